@@ -28,71 +28,65 @@ void BlocksScreen::make_controls() {
   const QString hint =
       tr("Layers join a block if each two of them are at least so alike. Drag the "
          "line in a chart, or press [ and ].");
-  slider_ =
-      bar().add_slider({"delta_slider", tr("\u03b4"), hint}, 100, [this](int value, bool done) {
+  bar().add_slider(
+      {"delta_slider", tr("\u03b4"), hint}, [] { return 100; },
+      [this] {
+        return static_cast<int>(std::lround(this->session().choices().blocks.delta * 100));
+      },
+      [this](int value, bool done) {
         drag(tr("Similarity"), done,
              [&](Choices& choices) { choices.blocks.delta = value / 100.0; });
       });
-  delta_ = bar().add_number(
-      {"delta", tr("Similarity at least"), hint},
-      ControlBar::range_of(calibrate::method::kPod.name, "delta", 0.01, 3), [this](double value) {
-        change(tr("Similarity"), [&](Choices& choices) { choices.blocks.delta = value; });
-      });
-  heads_ = bar().add_combo(
+  add_number({"delta", tr("Similarity at least"), hint},
+             ControlBar::range_of(calibrate::method::kPod.name, "delta", 0.01, 3), tr("Similarity"),
+             at([](auto& choices) -> auto& { return choices.blocks.delta; }), Handle::similarity);
+  add_combo(
       {"heads", tr("Group"),
        tr("KV heads: one grouping for all query heads that read a KV head, by the least alike of "
           "them. Query heads: each by itself; a key is dropped only if none of them reads it.")},
-      {tr("KV heads"), tr("query heads")}, [this](int index) {
-        change(tr("KV heads or query heads"),
-               [&](Choices& choices) { choices.blocks.per_query_head = index == 1; });
-      });
-  shown_ = bar().add_combo(
-      {"shown", tr("Show"), tr("Similarity is 1 minus the mean Jensen-Shannon divergence.")},
-      {tr("similarity"), tr("divergence")}, [this](int index) {
-        change(tr("Similarity or divergence"),
-               [&](Choices& choices) { choices.blocks.show_divergence = index == 1; });
-      });
-  proximity_ = bar().add_combo(
-      {"proximity", tr("Initial + recent"),
-       tr("Tokens that every layer keeps by itself; only the distant ones are shared in a block.")},
-      {}, [this](int index) {
-        change(tr("Initial and recent"),
-               [&](Choices& choices) { choices.blocks.proximal = proximity_at(index); });
-      });
-  has_wanted_ = bar().add_switch(
+      {tr("KV heads"), tr("query heads")}, tr("KV heads or query heads"),
+      at([](auto& choices) -> auto& { return choices.blocks.per_query_head; }));
+  add_combo({"shown", tr("Show"), tr("Similarity is 1 minus the mean Jensen-Shannon divergence.")},
+            {tr("similarity"), tr("divergence")}, tr("Similarity or divergence"),
+            at([](auto& choices) -> auto& { return choices.blocks.show_divergence; }));
+  add_proximity(
+      tr("Tokens that every layer keeps by itself; only the distant ones are shared in a block."),
+      [](Choices & choices) -> auto& { return choices.blocks.proximal; });
+  const auto has_wanted = [this] {
+    return this->session().choices().blocks.wanted_saving.has_value();
+  };
+  bar().add_switch(
       {"has_wanted", tr("Wanted saving"),
        tr("Reads off the similarity that saves this share of the cache: a second line in the "
           "curves, which can be dragged.")},
-      [this](bool on) {
+      has_wanted, [this](bool on) {
         change(tr("Wanted saving"), [&](Choices& choices) {
           choices.blocks.wanted_saving = on ? std::optional(wanted_->value() / 100) : std::nullopt;
         });
       });
-  wanted_ = bar().add_number(
-      {"wanted", tr("of the cache"), tr("35 % in the paper; at the prompt length chosen.")},
-      {0, 50, 1, 1, QStringLiteral(" %")}, [this](double value) {
-        change(tr("Wanted saving"),
-               [&](Choices& choices) { choices.blocks.wanted_saving = value / 100; });
-      });
+  wanted_ =
+      add_number({"wanted", tr("of the cache"),
+                  tr("35 % in the paper; at the prompt length chosen."), has_wanted},
+                 {0, 50, 1, 1, QStringLiteral(" %"), 100}, tr("Wanted saving"),
+                 {[this](const Choices& choices) {
+                    return choices.blocks.wanted_saving.value_or(wanted_->value() / 100);
+                  },
+                  [](Choices& choices, double value) { choices.blocks.wanted_saving = value; }},
+                 Handle::wanted_saving);
   ControlBar::set(*wanted_, 35);
-  new_tokens_ = bar().add_number(
+  add_number(
       {"new_tokens", tr("New tokens"), tr("Generated after the prompt; for the greatest batch.")},
-      {0, 1 << 20, 128, 0}, [this](double value) {
-        change(tr("New tokens"), [&](Choices& choices) {
-          choices.blocks.new_tokens = static_cast<std::int64_t>(value);
-        });
-      });
-  memory_ = bar().add_number(
+      {0, 1 << 20, 128, 0}, tr("New tokens"),
+      at([](auto& choices) -> auto& { return choices.blocks.new_tokens; }));
+  add_number(
       {"memory", tr("Memory"), tr("For the caches of all sequences; for the greatest batch.")},
-      {0.1, 100000, 8, 1, tr(" GiB")}, [this](double value) {
-        change(tr("Memory"),
-               [&](Choices& choices) { choices.blocks.memory_bytes = value * (1LL << 30); });
-      });
+      {0.1, 100000, 8, 1, tr(" GiB"), 1.0 / (1LL << 30)}, tr("Memory"),
+      at([](auto& choices) -> auto& { return choices.blocks.memory_bytes; }));
   tau_ = bar().add_number(
       {"tau", tr("PoD's gate \u03c4"),
        tr("A layer skips a block's distant part if its own proximal tokens have at least this "
           "share of the attention; 1 never skips.")},
-      ControlBar::range_of(calibrate::method::kPod.name, "tau", 0.01, 3),
+      ControlBar::range_of(calibrate::method::kPod.name, "tau", 0.01, 3), {},
       [this](double) { compute_gate(); });
   ControlBar::set(*tau_, 0.95);
   bar().add_button({"read_gate", tr("Read PoD's gate"),
@@ -108,9 +102,6 @@ void BlocksScreen::make_charts() {
   counts_ = add_chart(tr("Blocks of each head"));
   gate_ = add_chart(tr("Distant attention skipped by PoD's gate"));
   rows_ = add_chart(tr("Attention of two layers, laid over each other"));
-  auto* above = new QSplitter(Qt::Horizontal, page());
-  above->addWidget(matrices_);
-  above->addWidget(enlarged_);
   tabs_ = new QTabWidget(page());
   tabs_->setDocumentMode(true);
   tabs_->setAccessibleName(tr("Curves"));
@@ -125,20 +116,8 @@ void BlocksScreen::make_charts() {
   add(counts_, tr("Blocks a head"), tr("How many blocks each head has at this similarity"));
   add(rows_, tr("Two layers' rows"), tr("Choose a cell of the enlarged matrix"));
   add(gate_, tr("PoD's gate"), tr("Press \"Read PoD's gate\" first"));
-  auto* all = new QSplitter(Qt::Vertical, page());
-  all->addWidget(above);
-  all->addWidget(tabs_);
-  all->setStretchFactor(0, 3);
-  all->setStretchFactor(1, 2);
-  above->setStretchFactor(0, 3);
-  above->setStretchFactor(1, 2);
-  for (QSplitter* splitter : {above, all}) splitter->setChildrenCollapsible(false);
-  auto* layout = new QVBoxLayout(page());
-  layout->setContentsMargins(0, 0, 0, 0);
-  layout->addWidget(all);
-
-  for (const ChartView* chart : {matrices_, enlarged_, sweep_, gate_})
-    connect(chart, &ChartView::handle_moved, this, &BlocksScreen::handle_moved);
+  page_layout().addWidget(split(
+      Qt::Vertical, {{split(Qt::Horizontal, {{matrices_, 3}, {enlarged_, 2}}), 3}, {tabs_, 2}}));
   connect(matrices_, &ChartView::cell_chosen, this,
           [this](int matrix, int row, int) { select_group(matrix, row); });
   // A pointer that rests on a cell shows its rows until it leaves; a click lets them stay.
@@ -187,23 +166,14 @@ void BlocksScreen::select_group(std::int64_t group, std::int64_t layer) {
 }
 
 void BlocksScreen::handle_moved(Handle handle, double value, bool done) {
-  value = std::clamp(value, 0.0, 1.0);
   if (handle == Handle::gate_threshold) {
-    ControlBar::set(*tau_, value);
+    ControlBar::set(*tau_, std::clamp(value, 0.0, 1.0));
     compute_gate();
-  } else if (handle == Handle::wanted_saving) {
-    drag(tr("Wanted saving"), done,
-         [&](Choices& choices) { choices.blocks.wanted_saving = std::min(value, 0.5); });
+  } else if (handle == Handle::divergence) {
+    LiveScreen::handle_moved(Handle::similarity, 1 - value, done);
   } else {
-    const double delta = handle == Handle::divergence ? 1 - value : value;
-    drag(tr("Similarity"), done, [&](Choices& choices) { choices.blocks.delta = delta; });
+    LiveScreen::handle_moved(handle, value, done);
   }
-}
-
-bool BlocksScreen::move_threshold(double by) {
-  const double moved = std::clamp(session().choices().blocks.delta + by, 0.0, 1.0);
-  change(tr("Similarity"), [&](Choices& choices) { choices.blocks.delta = moved; });
-  return true;
 }
 
 bool BlocksScreen::act(Act act) {
@@ -324,17 +294,6 @@ void BlocksScreen::read_pair(std::int64_t layer_a, std::int64_t layer_b) {
 
 void BlocksScreen::show_choices() {
   const BlocksSettings& blocks = session().choices().blocks;
-  ControlBar::set(*slider_, static_cast<int>(std::lround(blocks.delta * 100)));
-  ControlBar::set(*delta_, blocks.delta);
-  ControlBar::set(*heads_, blocks.per_query_head ? 1 : 0);
-  ControlBar::set(*shown_, blocks.show_divergence ? 1 : 0);
-  ControlBar::set_items(*proximity_, proximity_words());
-  ControlBar::set(*proximity_, proximity_row(blocks.proximal));
-  ControlBar::set(*has_wanted_, blocks.wanted_saving.has_value());
-  wanted_->setEnabled(blocks.wanted_saving.has_value());
-  if (blocks.wanted_saving) ControlBar::set(*wanted_, *blocks.wanted_saving * 100);
-  ControlBar::set(*new_tokens_, static_cast<double>(blocks.new_tokens));
-  ControlBar::set(*memory_, blocks.memory_bytes / static_cast<double>(1LL << 30));
   const auto gate_of = str(arrays(), '\n', blocks.proximal.initial, ' ', blocks.proximal.recent);
   if (gate_model_ && gate_read_ != gate_of) {
     gate_model_.reset();

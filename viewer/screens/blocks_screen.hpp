@@ -36,12 +36,11 @@ class BlocksScreen : public LiveScreen {
   void compute() override;
   void show_choices() override;
   void show_selection() override;
-  bool move_threshold(double by) override;
+  void handle_moved(Handle handle, double value, bool done) override;
 
  private:
   void make_controls();
   void make_charts();
-  void handle_moved(Handle handle, double value, bool done);
   std::int64_t group_of(std::int64_t query_head) const;
   void select_group(std::int64_t group, std::int64_t layer);
   void read_gate();
@@ -51,10 +50,7 @@ class BlocksScreen : public LiveScreen {
 
   ChartView *matrices_, *enlarged_, *counts_, *sweep_, *gate_, *rows_;
   QTabWidget* tabs_;
-  QSlider* slider_;
-  QDoubleSpinBox *delta_, *new_tokens_, *memory_, *wanted_, *tau_;
-  QComboBox *heads_, *shown_, *proximity_;
-  QCheckBox* has_wanted_;
+  QDoubleSpinBox *wanted_ = nullptr, *tau_;
   std::shared_ptr<const BlocksModel> model_;
   BlocksView view_;
   std::shared_ptr<const GateModel> gate_model_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/screens/budgets_screen.hpp"
 
-#include <QSignalBlocker>
 #include <QSplitter>
 #include <QVBoxLayout>
 #include <algorithm>
@@ -28,15 +27,43 @@ void BudgetsScreen::make_controls() {
       tr("Tokens that a layer keeps in the mean, the window included; the total "
          "is fixed, layers share it. The budgets that the profile counted for; "
          "[ and ] take the next.");
-  slider_ = bar().add_slider({"budget_slider", tr("Tokens a layer"), hint}, 0,
-                             [this](int value, bool done) { choose_level(value, done); });
-  budget_ = bar().add_combo({"budget", tr("Budget"), hint}, {},
-                            [this](int index) { choose_level(index, true); });
-  kind_ = bar().add_combo(
+  bar().add_slider(
+      {"budget_slider", tr("Tokens a layer"), hint},
+      [this] { return std::max(0, static_cast<int>(levels().size()) - 1); },
+      [this] { return level(); }, [this](int value, bool done) { choose_level(value, done); });
+  bar().add_combo(
+      {"budget", tr("Budget"), hint},
+      [this] {
+        QStringList words;
+        for (const auto budget : levels()) words.push_back(QString::number(budget));
+        return words;
+      },
+      [this] { return levels().empty() ? -1 : level(); },
+      [this](int index) { choose_level(index, true); });
+  bar().add_combo(
       {"kind", tr("Window"),
        tr("The last prompt rows whose attention scores the keys, and the pooling of the scores: "
           "kernel width, average or maximum. As the profile has them.")},
-      {}, [this](int index) {
+      [this] {
+        QStringList words;
+        for (const auto& kind : kinds())
+          words.push_back(
+              tr("%1 rows, kernel %2, %3")
+                  .arg(kind.window)
+                  .arg(kind.kernel)
+                  .arg(kind.pooling == Pooling::maximum ? tr("maximum") : tr("average")));
+        return words;
+      },
+      [this] {
+        const auto all = kinds();
+        const auto& now = this->session().choices().budget_counts;
+        const auto chosen = std::find_if(all.begin(), all.end(), [&](const auto& kind) {
+          return kind.window == now.window && kind.kernel == now.kernel &&
+                 kind.pooling == now.pooling;
+        });
+        return chosen == all.end() ? -1 : static_cast<int>(chosen - all.begin());
+      },
+      [this](int index) {
         const auto all = kinds();
         change(tr("Window"), [&](Choices& choices) {
           choices.budget_counts = all[index];
@@ -45,41 +72,24 @@ void BudgetsScreen::make_controls() {
             choices.budgets.budget = there.front();
         });
       });
-  form_ = bar().add_combo(
+  add_combo(
       {"form", tr("Budgets"),
        tr("Raw: tokens by where the largest scores lie. Scaled: to the total, with the cap. Exact: "
           "whole numbers that sum to the total; what is exported.")},
-      {tr("raw"), tr("scaled"), tr("exact")}, [this](int index) {
-        change(tr("Form of budgets"),
-               [&](Choices& choices) { choices.budgets.form = static_cast<BudgetForm>(index); });
-      });
-  r_max_ = bar().add_number(
-      {"r_max", tr("Cap r_max"),
-       tr("No layer keeps more than this times the mean budget; the paper has 10.")},
-      ControlBar::range_of(calibrate::method::kDynamicKv.name, "r_max", 1, 1),
-      [this](double value) {
-        change(tr("Cap"), [&](Choices& choices) { choices.budgets.r_max = value; });
-      });
+      {tr("raw"), tr("scaled"), tr("exact")}, tr("Form of budgets"),
+      at([](auto& choices) -> auto& { return choices.budgets.form; }));
+  add_number({"r_max", tr("Cap r_max"),
+              tr("No layer keeps more than this times the mean budget; the paper has 10.")},
+             ControlBar::range_of(calibrate::method::kDynamicKv.name, "r_max", 1, 1), tr("Cap"),
+             at([](auto& choices) -> auto& { return choices.budgets.r_max; }));
 }
 
 void BudgetsScreen::make_charts() {
   heatmap_ = add_chart(tr("Tokens kept, layer by task"));
   lines_ = add_chart(tr("Tokens kept over the layers, a line a task"));
   shares_ = add_chart(tr("Share of each layer, a stack a task"));
-  auto* right = new QSplitter(Qt::Vertical, page());
-  right->addWidget(lines_);
-  right->addWidget(shares_);
-  right->setStretchFactor(0, 3);
-  right->setStretchFactor(1, 2);
-  auto* all = new QSplitter(Qt::Horizontal, page());
-  all->addWidget(heatmap_);
-  all->addWidget(right);
-  all->setStretchFactor(0, 2);
-  all->setStretchFactor(1, 3);
-  for (QSplitter* splitter : {right, all}) splitter->setChildrenCollapsible(false);
-  auto* layout = new QVBoxLayout(page());
-  layout->setContentsMargins(0, 0, 0, 0);
-  layout->addWidget(all);
+  page_layout().addWidget(split(
+      Qt::Horizontal, {{heatmap_, 2}, {split(Qt::Vertical, {{lines_, 3}, {shares_, 2}}), 3}}));
   connect(heatmap_, &ChartView::cell_chosen, this,
           [this](int, int row, int) { select_layer(row); });
   connect(lines_, &ChartView::column_chosen, this,
@@ -128,12 +138,6 @@ bool BudgetsScreen::move_threshold(double by) {
   return true;
 }
 
-bool BudgetsScreen::act(Act act) {
-  if (act != Act::left && act != Act::right) return LiveScreen::act(act);
-  select_layer(session().selection().current().layer + (act == Act::right ? 1 : -1));
-  return true;
-}
-
 std::string BudgetsScreen::arrays() const { return str(session().evidence().budgets().version); }
 
 void BudgetsScreen::read() { take_model(session().evidence().budgets(), model_); }
@@ -153,33 +157,6 @@ void BudgetsScreen::compute() {
 
 void BudgetsScreen::show_selection() {
   set_chart(*lines_, with_layer(view_.lines, session().selection().current().layer));
-}
-
-void BudgetsScreen::show_choices() {
-  const Choices& choices = session().choices();
-  const auto there = levels();
-  QStringList words;
-  for (const auto budget : there) words.push_back(QString::number(budget));
-  ControlBar::set_items(*budget_, words);
-  const QSignalBlocker quiet(slider_);  // fewer levels may move it
-  slider_->setRange(0, std::max(0, static_cast<int>(there.size()) - 1));
-  ControlBar::set(*slider_, level());
-  ControlBar::set(*budget_, there.empty() ? -1 : level());
-  words.clear();
-  int chosen = -1;
-  for (const auto& kind : kinds()) {
-    const auto& now = choices.budget_counts;
-    if (kind.window == now.window && kind.kernel == now.kernel && kind.pooling == now.pooling)
-      chosen = static_cast<int>(words.size());
-    words.push_back(tr("%1 rows, kernel %2, %3")
-                        .arg(kind.window)
-                        .arg(kind.kernel)
-                        .arg(kind.pooling == Pooling::maximum ? tr("maximum") : tr("average")));
-  }
-  ControlBar::set_items(*kind_, words);
-  ControlBar::set(*kind_, chosen);
-  ControlBar::set(*form_, static_cast<int>(choices.budgets.form));
-  ControlBar::set(*r_max_, choices.budgets.r_max);
 }
 
 QString BudgetsScreen::focus_text() const {

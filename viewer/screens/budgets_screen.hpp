@@ -17,7 +17,7 @@ class BudgetsScreen : public LiveScreen {
   BudgetsScreen(Session& session, QWidget* parent);
   QString id() const override { return QStringLiteral("budgets"); }
   QString title() const override { return tr("Layer budgets"); }
-  bool act(Act act) override;
+  bool act(Act act) override { return walk_layers(act); }
   QString focus_text() const override;
 
   const BudgetsView& view() const { return view_; }
@@ -28,7 +28,6 @@ class BudgetsScreen : public LiveScreen {
   std::string arrays() const override;
   void read() override;
   void compute() override;
-  void show_choices() override;
   void show_selection() override;
   bool move_threshold(double by) override;
 
@@ -42,9 +41,6 @@ class BudgetsScreen : public LiveScreen {
   std::vector<BudgetChoices> kinds() const;
 
   ChartView *heatmap_, *lines_, *shares_;
-  QSlider* slider_;
-  QComboBox *budget_, *kind_, *form_;
-  QDoubleSpinBox* r_max_;
   std::shared_ptr<const BudgetsModel> model_;
   BudgetsView view_;
 };

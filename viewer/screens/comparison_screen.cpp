@@ -13,41 +13,52 @@
 #include "viewer/screens/screens.hpp"
 
 namespace kvatlas::viewer {
+namespace {
+
+constexpr double kLeastShare = 0.01;  // of the cache, at which policies are compared
+
+}  // namespace
 
 ComparisonScreen::ComparisonScreen(Session& session, QWidget* parent)
     : LiveScreen(session, parent) {
-  kind_ = bar().add_combo(
+  const auto compares_policies = [this] { return !profiles_shown(); };
+  bar().add_combo(
       {"kind", tr("Compare"),
        tr("Policies of the open documents, or the profile (A) with the baseline (B).")},
       {tr("policies"), tr("profiles, side by side"), tr("profiles, difference")},
+      [this] { return static_cast<int>(show_); },
       [this](int index) { show_kind(static_cast<Show>(index)); });
-  cost_box_ = bar().add_combo(
+  bar().add_combo(
       {"cost", tr("Against"),
        tr("What scores are held against: the share of the cache that is kept, or of its bytes "
-          "that a decode step reads. Some policies keep everything and read little.")},
-      {tr("the cache kept"), tr("the cache read a token")}, [this](int index) {
+          "that a decode step reads. Some policies keep everything and read little."),
+       compares_policies},
+      {tr("the cache kept"), tr("the cache read a token")},
+      [this] { return static_cast<int>(cost_); },
+      [this](int index) {
         cost_ = static_cast<CostAxis>(index);
         if (model_) compute();
       });
-  share_box_ = bar().add_number(
+  bar().add_number(
       {"share", tr("At"),
        tr("Policies are compared at equal bytes: each with its best setting that keeps, or reads, "
-          "no more than this share of the cache. Drag the line, or press [ and ].")},
-      {0.01, 1, 0.01, 2}, [this](double value) {
-        share_ = value;
-        if (model_) compute();
-      });
+          "no more than this share of the cache. Drag the line, or press [ and ]."),
+       compares_policies},
+      {kLeastShare, 1, 0.01, 2}, [this] { return share_; },
+      [this](double value) { set_share(value); });
   bar().add_button({"search", tr("Search…"),
                     tr("Searches the best policy for a memory, a context and a runtime; its front "
                        "opens here.")},
                    [this] { emit action_wanted("file.search"); });
-  depth_box_ =
-      bar().add_switch({"by_depth", tr("Pair by depth"),
-                        tr("Models of other depths: compares layers of the same relative depth.")},
-                       [this](bool on) {
-                         by_depth_ = on;
-                         if (first_ && second_) compute();
-                       });
+  bar().add_switch(
+      {"by_depth", tr("Pair by depth"),
+       tr("Models of other depths: compares layers of the same relative depth."),
+       [this] { return profiles_shown(); }},
+      [this] { return by_depth_; },
+      [this](bool on) {
+        by_depth_ = on;
+        if (first_ && second_) compute();
+      });
   make_charts();
   connect(&session, &Session::baseline_changed, this, [this] {
     if (profiles_shown()) read_again();
@@ -70,33 +81,13 @@ void ComparisonScreen::make_charts() {
   changes_->setMinimumWidth(200);
 
   pages_ = new QStackedWidget(page());
-  auto* layout = new QVBoxLayout(page());
-  layout->setContentsMargins(0, 0, 0, 0);
-  layout->addWidget(pages_);
-  const auto split = [](Qt::Orientation way,
-                        std::initializer_list<std::pair<QWidget*, int>> parts) {
-    auto* splitter = new QSplitter(way);
-    splitter->setChildrenCollapsible(false);
-    QList<int> sizes;
-    for (const auto& [part, stretch] : parts) {
-      splitter->addWidget(part);
-      splitter->setStretchFactor(static_cast<int>(sizes.size()), stretch);
-      sizes.push_back(1000 * stretch);
-    }
-    splitter->setSizes(sizes);
-    return splitter;
-  };
+  page_layout().addWidget(pages_);
   pages_->addWidget(
       split(Qt::Vertical, {{split(Qt::Horizontal, {{pareto_, 3}, {equal_, 2}}), 3},
                            {split(Qt::Horizontal, {{strips_, 3}, {turns_, 2}, {memory_, 2}}), 2}}));
   pages_->addWidget(
       split(Qt::Horizontal, {{split(Qt::Vertical, {{masses_, 1}, {budgets_, 1}}), 3},
                              {split(Qt::Vertical, {{similarity_, 3}, {changes_, 2}}), 2}}));
-  connect(pareto_, &ChartView::handle_moved, this, [this](Handle, double value, bool) {
-    share_ = std::clamp(value, 0.01, 1.0);
-    ControlBar::set(*share_box_, share_);
-    if (model_) compute();
-  });
   connect(pareto_, &ChartView::point_chosen, this, &ComparisonScreen::choose);
   const auto go_to_change = [this](const QListWidgetItem* item) {
     if (!item) return;
@@ -121,7 +112,7 @@ void ComparisonScreen::show_kind(Show show) {
   if (show == show_) return;
   const bool other_model = profiles_shown() != (show != Show::policies);
   show_ = show;
-  ControlBar::set(*kind_, static_cast<int>(show));
+  show_controls();
   if (other_model || !first_ || !second_)
     read_again();
   else
@@ -138,12 +129,7 @@ void ComparisonScreen::read() {
   first_.reset();
   second_.reset();
   if (!profiles_shown()) {
-    try {
-      model_ = std::make_shared<const ComparisonModel>(comparison_model(session().contents()));
-      model_arrived();
-    } catch (const Error& error) {
-      show_message(QString::fromUtf8(error.what()));
-    }
+    take_model(try_read([this] { return comparison_model(session().contents()); }), model_);
     return;
   }
   OpenedProfile *profile = session().profile(), *baseline = session().baseline();
@@ -245,21 +231,15 @@ void ComparisonScreen::show_changes() {
   }
 }
 
-void ComparisonScreen::show_choices() {
-  ControlBar::set(*kind_, static_cast<int>(show_));
-  ControlBar::set(*share_box_, share_);
-  ControlBar::set(*depth_box_, by_depth_);
-  ControlBar::set(*cost_box_, static_cast<int>(cost_));
-  share_box_->setEnabled(!profiles_shown());
-  cost_box_->setEnabled(!profiles_shown());
-  depth_box_->setEnabled(profiles_shown());
+void ComparisonScreen::set_share(double share) {
+  share_ = std::clamp(share, kLeastShare, 1.0);
+  show_controls();
+  if (model_) compute();
 }
 
 bool ComparisonScreen::move_threshold(double by) {
   if (profiles_shown() || !model_) return false;
-  share_ = std::clamp(share_ + by, 0.01, 1.0);
-  ControlBar::set(*share_box_, share_);
-  compute();
+  set_share(share_ + by);
   return true;
 }
 

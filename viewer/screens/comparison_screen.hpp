@@ -12,7 +12,6 @@
 #include "viewer/screens/live_screen.hpp"
 
 class QListWidget;
-class QSplitter;
 class QStackedWidget;
 
 namespace kvatlas::viewer {
@@ -43,7 +42,7 @@ class ComparisonScreen : public LiveScreen {
   std::string arrays() const override;
   void read() override;
   void compute() override;
-  void show_choices() override;
+  void handle_moved(Handle, double value, bool) override { set_share(value); }
   bool move_threshold(double by) override;
   bool needs_profile() const override { return false; }
 
@@ -51,6 +50,7 @@ class ComparisonScreen : public LiveScreen {
   void make_charts();
   void show_page(int page, const std::vector<Chart>& charts);
   void show_changes();
+  void set_share(double share);
   void choose(int series, int point);
   void choose_front(const ComparedPolicy& policy);
   bool profiles_shown() const { return show_ != Show::policies; }
@@ -59,9 +59,6 @@ class ComparisonScreen : public LiveScreen {
   double share_ = 0.5;  // the share at which policies are compared
   CostAxis cost_ = CostAxis::kept;
   bool by_depth_ = false;
-  QComboBox *kind_, *cost_box_;
-  QDoubleSpinBox* share_box_;
-  QCheckBox* depth_box_;
   QStackedWidget* pages_;
   ChartView *pareto_, *equal_, *strips_, *memory_, *turns_, *masses_, *budgets_, *similarity_;
   QListWidget* changes_;

@@ -32,6 +32,8 @@ void ControlBar::place(QWidget* control, const Words& words, bool with_label) {
   control->setAccessibleDescription(words.hint);
   control->setToolTip(words.hint);
   control->setMinimumHeight(kControlHeight);
+  if (words.enabled)
+    shows_.push_back([control, enabled = words.enabled] { control->setEnabled(enabled()); });
   if (!with_label) {
     layout()->addWidget(control);
     return;
@@ -48,7 +50,27 @@ void ControlBar::place(QWidget* control, const Words& words, bool with_label) {
   layout()->addWidget(pair);
 }
 
+QComboBox* ControlBar::add_combo(const Words& words, const std::function<QStringList()>& items,
+                                 const std::function<int()>& shown,
+                                 const std::function<void(int)>& changed) {
+  auto* combo = add_combo(words, QStringList(), {}, changed);
+  shows_.push_back([combo, items, shown] {
+    QStringList there;
+    for (int i = 0; i < combo->count(); ++i) there.push_back(combo->itemText(i));
+    if (const QStringList wanted = items(); there != wanted) {
+      const QSignalBlocker quiet(combo);
+      const QString chosen = combo->currentText();
+      combo->clear();
+      combo->addItems(wanted);
+      combo->setCurrentIndex(combo->findText(chosen));
+    }
+    if (shown) set(*combo, shown());
+  });
+  return combo;
+}
+
 QComboBox* ControlBar::add_combo(const Words& words, const QStringList& items,
+                                 const std::function<int()>& shown,
                                  const std::function<void(int)>& changed) {
   auto* combo = new QComboBox(this);
   combo->addItems(items);
@@ -57,17 +79,24 @@ QComboBox* ControlBar::add_combo(const Words& words, const QStringList& items,
   connect(combo, &QComboBox::currentIndexChanged, this, [changed](int index) {
     if (index >= 0) changed(index);
   });
+  if (shown) shows_.push_back([combo, shown] { set(*combo, shown()); });
   return combo;
 }
 
-QCheckBox* ControlBar::add_switch(const Words& words, const std::function<void(bool)>& changed) {
+QCheckBox* ControlBar::add_switch(const Words& words, const std::function<bool()>& shown,
+                                  const std::function<void(bool)>& changed) {
   auto* box = new QCheckBox(words.name, this);
   place(box, words, false);
   connect(box, &QCheckBox::toggled, this, changed);
+  shows_.push_back([box, shown] {
+    const QSignalBlocker quiet(box);
+    box->setChecked(shown());
+  });
   return box;
 }
 
 QDoubleSpinBox* ControlBar::add_number(const Words& words, const Range& range,
+                                       const std::function<double()>& shown,
                                        const std::function<void(double)>& changed) {
   auto* box = new QDoubleSpinBox(this);
   box->setDecimals(range.decimals);
@@ -76,14 +105,16 @@ QDoubleSpinBox* ControlBar::add_number(const Words& words, const Range& range,
   box->setSuffix(range.suffix);
   box->setKeyboardTracking(false);
   place(box, words, true);
-  connect(box, &QDoubleSpinBox::valueChanged, this, changed);
+  connect(box, &QDoubleSpinBox::valueChanged, this,
+          [changed, scale = range.scale](double value) { changed(value / scale); });
+  if (shown) shows_.push_back([box, shown, scale = range.scale] { set(*box, shown() * scale); });
   return box;
 }
 
-QSlider* ControlBar::add_slider(const Words& words, int most,
+QSlider* ControlBar::add_slider(const Words& words, const std::function<int()>& most,
+                                const std::function<int()>& shown,
                                 const std::function<void(int, bool)>& moved) {
   auto* slider = new QSlider(Qt::Horizontal, this);
-  slider->setRange(0, most);
   slider->setMinimumWidth(150);
   place(slider, words, true);
   const auto dragged = std::make_shared<bool>(false);
@@ -94,6 +125,11 @@ QSlider* ControlBar::add_slider(const Words& words, int most,
   connect(slider, &QSlider::sliderReleased, this, [slider, moved, dragged] {
     if (*dragged) moved(slider->value(), true);
     *dragged = false;
+  });
+  shows_.push_back([slider, most, shown] {
+    const QSignalBlocker quiet(slider);  // a smaller range may move it
+    slider->setRange(0, most());
+    if (!slider->isSliderDown()) slider->setValue(shown());  // else it leads
   });
   return slider;
 }
@@ -121,36 +157,18 @@ QLabel* ControlBar::add_text(const Words& words) {
   return label;
 }
 
+void ControlBar::show_values() {
+  for (const auto& show : shows_) show();
+}
+
 void ControlBar::set(QComboBox& combo, int index) {
   const QSignalBlocker quiet(combo);
   combo.setCurrentIndex(index);
 }
 
-void ControlBar::set(QCheckBox& box, bool on) {
-  const QSignalBlocker quiet(box);
-  box.setChecked(on);
-}
-
 void ControlBar::set(QDoubleSpinBox& box, double value) {
   const QSignalBlocker quiet(box);
   box.setValue(value);
-}
-
-void ControlBar::set(QSlider& slider, int value) {
-  if (slider.isSliderDown()) return;  // it leads
-  const QSignalBlocker quiet(slider);
-  slider.setValue(value);
-}
-
-void ControlBar::set_items(QComboBox& combo, const QStringList& items) {
-  QStringList there;
-  for (int i = 0; i < combo.count(); ++i) there.push_back(combo.itemText(i));
-  if (there == items) return;
-  const QSignalBlocker quiet(combo);
-  const QString chosen = combo.currentText();
-  combo.clear();
-  combo.addItems(items);
-  combo.setCurrentIndex(combo.findText(chosen));
 }
 
 }  // namespace kvatlas::viewer

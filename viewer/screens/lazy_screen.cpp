@@ -3,7 +3,6 @@
 
 #include <QSplitter>
 #include <QVBoxLayout>
-#include <algorithm>
 #include <cmath>
 
 #include "base/str.hpp"
@@ -41,64 +40,51 @@ LazyScreen::LazyScreen(Session& session, QWidget* parent)
 }
 
 void LazyScreen::make_controls() {
-  threshold_ = bar().add_number(
+  add_number(
       {"threshold", tr("Threshold \u03b4"),
        tr("A layer is lazy for an input if its layer mass, the attention on the initial and recent "
           "tokens, is above this. Drag the line in either chart, or press [ and ].")},
       ControlBar::range_of(calibrate::method::kSimLayerKv.name, "threshold", 0.01, 5),
-      [this](double value) {
-        change(tr("Threshold"), [&](Choices& choices) { choices.lazy.threshold = value; });
-      });
-  identify_ = bar().add_combo(
-      {"identify", tr("Identify at"),
-       tr("Prefill: by the last prompt rows. Decode: by the first generated token.")},
-      {tr("prefill"), tr("decode")}, [this](int index) {
-        change(tr("Identify"), [&](Choices& choices) {
-          choices.lazy_arrays.identify = index == 0 ? Identify::prefill : Identify::decode;
-        });
-      });
-  w_last_ = bar().add_number(
+      tr("Threshold"), at([](auto& choices) -> auto& { return choices.lazy.threshold; }),
+      Handle::lazy_threshold);
+  add_combo({"identify", tr("Identify at"),
+             tr("Prefill: by the last prompt rows. Decode: by the first generated token.")},
+            {tr("prefill"), tr("decode")}, tr("Identify"),
+            {[](const Choices& choices) {
+               return choices.lazy_arrays.identify == Identify::prefill ? 0 : 1;
+             },
+             [](Choices& choices, double index) {
+               choices.lazy_arrays.identify = index == 0 ? Identify::prefill : Identify::decode;
+             }});
+  add_number(
       {"w_last", tr("Rows"),
-       tr("How many of the last prompt rows the layer mass is the mean of; prefill only.")},
-      ControlBar::range_of(calibrate::method::kSimLayerKv.name, "w_last", 1, 0),
-      [this](double value) {
-        change(tr("Rows"), [&](Choices& choices) {
-          choices.lazy_arrays.w_last = static_cast<std::int64_t>(value);
-        });
-      });
-  proximity_ = bar().add_combo(
-      {"proximity", tr("Initial + recent"),
-       tr("The tokens that a lazy layer keeps: so many at the start and so many at the end. The "
-          "profile's grid of them.")},
-      {}, [this](int index) {
-        change(tr("Initial and recent"),
-               [&](Choices& choices) { choices.lazy_arrays.keep = proximity_at(index); });
-      });
-  granularity_ = bar().add_combo(
-      {"granularity", tr("Trim"), tr("Whole layers, or each KV head of a layer by itself.")},
-      {tr("layers"), tr("KV heads")}, [this](int index) {
-        change(tr("Layers or KV heads"),
-               [&](Choices& choices) { choices.lazy.per_head = index == 1; });
-      });
-  fixed_ = bar().add_switch(
-      {"fixed", tr("Fixed"),
-       tr("The same layers for every input: those lazy in at least the share of the samples. "
-          "Otherwise each input decides for itself.")},
-      [this](bool on) { change(tr("Fixed"), [&](Choices& choices) { choices.lazy.fixed = on; }); });
-  share_ = bar().add_number(
+       tr("How many of the last prompt rows the layer mass is the mean of; prefill only."),
+       [this] { return this->session().choices().lazy_arrays.identify == Identify::prefill; }},
+      ControlBar::range_of(calibrate::method::kSimLayerKv.name, "w_last", 1, 0), tr("Rows"),
+      at([](auto& choices) -> auto& { return choices.lazy_arrays.w_last; }));
+  add_proximity(
+      tr("The tokens that a lazy layer keeps: so many at the start and so many at the end. The "
+         "profile's grid of them."),
+      [](Choices & choices) -> auto& { return choices.lazy_arrays.keep; });
+  add_combo({"granularity", tr("Trim"), tr("Whole layers, or each KV head of a layer by itself.")},
+            {tr("layers"), tr("KV heads")}, tr("Layers or KV heads"),
+            at([](auto& choices) -> auto& { return choices.lazy.per_head; }));
+  add_switch({"fixed", tr("Fixed"),
+              tr("The same layers for every input: those lazy in at least the share of the "
+                 "samples. Otherwise each input decides for itself.")},
+             tr("Fixed"), at([](auto& choices) -> auto& { return choices.lazy.fixed; }));
+  add_number(
       {"share", tr("Share"),
        tr("A layer fills with hatching if it is lazy in at least this share of the samples. Drag "
           "the line in the lower chart.")},
-      {0, 1, 0.05, 2}, [this](double value) {
-        change(tr("Share"), [&](Choices& choices) { choices.lazy.share = value; });
-      });
-  near_half_ = bar().add_number(
+      {0, 1, 0.05, 2}, tr("Share"), at([](auto& choices) -> auto& { return choices.lazy.share; }),
+      Handle::lazy_share);
+  add_number(
       {"near_half", tr("Flag within"),
        tr("Layers whose lazy rate is nearer to the share than this are flagged: a fixed choice "
           "will often disagree with the input's own.")},
-      {0, 0.5, 0.05, 2}, [this](double value) {
-        change(tr("Flags"), [&](Choices& choices) { choices.lazy.near_half = value; });
-      });
+      {0, 0.5, 0.05, 2}, tr("Flags"),
+      at([](auto& choices) -> auto& { return choices.lazy.near_half; }));
 }
 
 void LazyScreen::make_charts() {
@@ -107,55 +93,17 @@ void LazyScreen::make_charts() {
   heads_ = add_chart(tr("Lazy rate of each KV head"));
   scores_ = add_chart(tr("Score and KV kept over the threshold"));
   heads_->hide();
-  auto* left = new QSplitter(Qt::Vertical, page());
-  left->addWidget(layers_);
-  left->addWidget(strip_);
-  left->addWidget(heads_);
   layers_->setMinimumHeight(200);
   strip_->setMinimumHeight(180);
   heads_->setMinimumHeight(150);
-  left->setStretchFactor(0, 5);
-  left->setStretchFactor(1, 2);
-  left->setStretchFactor(2, 3);
-  auto* all = new QSplitter(Qt::Horizontal, page());
-  all->addWidget(left);
-  all->addWidget(scores_);
-  all->setStretchFactor(0, 3);
-  all->setStretchFactor(1, 2);
-  for (QSplitter* splitter : {left, all}) splitter->setChildrenCollapsible(false);
-  auto* layout = new QVBoxLayout(page());
-  layout->setContentsMargins(0, 0, 0, 0);
-  layout->addWidget(all);
-  for (const ChartView* chart : {layers_, strip_, scores_})
-    connect(chart, &ChartView::handle_moved, this, &LazyScreen::handle_moved);
+  page_layout().addWidget(
+      split(Qt::Horizontal,
+            {{split(Qt::Vertical, {{layers_, 5}, {strip_, 2}, {heads_, 3}}), 3}, {scores_, 2}}));
   for (const ChartView* chart : {layers_, strip_})
     connect(chart, &ChartView::column_chosen, this,
             [this](double x) { select_layer(std::lround(x)); });
   connect(heads_, &ChartView::cell_chosen, this,
           [this](int, int, int column) { select_layer(column); });
-}
-
-void LazyScreen::handle_moved(Handle handle, double value, bool done) {
-  value = std::clamp(value, 0.0, 1.0);
-  if (handle == Handle::lazy_share)
-    drag(tr("Share"), done, [&](Choices& choices) { choices.lazy.share = value; });
-  else
-    drag(tr("Threshold"), done, [&](Choices& choices) { choices.lazy.threshold = value; });
-}
-
-bool LazyScreen::move_threshold(double by) {
-  const double moved = std::clamp(session().choices().lazy.threshold + by, 0.0, 1.0);
-  change(tr("Threshold"), [&](Choices& choices) { choices.lazy.threshold = moved; });
-  return true;
-}
-
-bool LazyScreen::act(Act act) {
-  const auto layer = session().selection().current().layer;
-  if (act == Act::left || act == Act::right) {
-    select_layer(layer + (act == Act::right ? 1 : -1));
-    return true;
-  }
-  return LiveScreen::act(act);
 }
 
 std::string LazyScreen::arrays() const { return str(session().evidence().lazy().version); }
@@ -179,21 +127,6 @@ void LazyScreen::show_selection() {
   const auto layer = session().selection().current().layer;
   set_chart(*layers_, with_layer(view_.layers, layer));
   set_chart(*strip_, with_layer(view_.strip, layer));
-}
-
-void LazyScreen::show_choices() {
-  const Choices& choices = session().choices();
-  const bool prefill = choices.lazy_arrays.identify == Identify::prefill;
-  ControlBar::set(*threshold_, choices.lazy.threshold);
-  ControlBar::set(*identify_, prefill ? 0 : 1);
-  ControlBar::set(*w_last_, static_cast<double>(choices.lazy_arrays.w_last));
-  w_last_->setEnabled(prefill);
-  ControlBar::set_items(*proximity_, proximity_words());
-  ControlBar::set(*proximity_, proximity_row(choices.lazy_arrays.keep));
-  ControlBar::set(*granularity_, choices.lazy.per_head ? 1 : 0);
-  ControlBar::set(*fixed_, choices.lazy.fixed);
-  ControlBar::set(*share_, choices.lazy.share);
-  ControlBar::set(*near_half_, choices.lazy.near_half);
 }
 
 QString LazyScreen::focus_text() const {

@@ -17,7 +17,7 @@ class LazyScreen : public LiveScreen {
   LazyScreen(Session& session, QWidget* parent);
   QString id() const override { return QStringLiteral("lazy"); }
   QString title() const override { return tr("Lazy layers"); }
-  bool act(Act act) override;
+  bool act(Act act) override { return walk_layers(act); }
   QString focus_text() const override;
 
   const LazyView& view() const { return view_; }
@@ -29,19 +29,13 @@ class LazyScreen : public LiveScreen {
   std::string arrays() const override;
   void read() override;
   void compute() override;
-  void show_choices() override;
   void show_selection() override;
-  bool move_threshold(double by) override;
 
  private:
   void make_controls();
   void make_charts();
-  void handle_moved(Handle handle, double value, bool done);
 
   ChartView *layers_, *strip_, *heads_, *scores_;
-  QComboBox *identify_, *proximity_, *granularity_;
-  QDoubleSpinBox *threshold_, *share_, *near_half_, *w_last_;
-  QCheckBox* fixed_;
   std::shared_ptr<const LazyModel> model_;
   /// The number of lazy layers at every threshold, which is computed anew only when something other
   /// than the threshold changes.

@@ -2,6 +2,7 @@
 #include "viewer/screens/live_screen.hpp"
 
 #include <QLabel>
+#include <QSplitter>
 #include <QStackedWidget>
 #include <QVBoxLayout>
 #include <algorithm>
@@ -14,12 +15,14 @@ LiveScreen::LiveScreen(Session& session, QWidget* parent)
       bar_(new ControlBar(this)),
       pages_(new QStackedWidget(this)),
       page_(new QWidget(pages_)),
+      page_layout_(new QVBoxLayout(page_)),
       message_(new QLabel(pages_)) {
   auto* below = new QVBoxLayout(this);
   below->setContentsMargins(0, 0, 0, 0);
   below->setSpacing(0);
   below->addWidget(bar_);
   below->addWidget(pages_, 1);
+  page_layout_->setContentsMargins(0, 0, 0, 0);
   message_->setObjectName(QStringLiteral("message"));
   message_->setWordWrap(true);
   message_->setAlignment(Qt::AlignCenter);
@@ -40,7 +43,8 @@ void LiveScreen::start() {
     for (ChartView* view : charts_) view->set_theme(session().theme());
   });
   connect(&session().selection(), &SelectionModel::changed, this, [this] {
-    const bool shows = has_model_ && isVisible() && (!needs_profile() || session().profile());
+    const bool shows =
+        state_ == ModelState::there && isVisible() && (!needs_profile() || session().profile());
     if (!shows || arrays() != read_) {
       refresh();
     } else {
@@ -59,7 +63,7 @@ void LiveScreen::start() {
 void LiveScreen::read_again() {
   ++generation_;
   read_.reset();
-  has_model_ = reading_ = false;
+  state_ = ModelState::missing;
   refresh();
 }
 
@@ -73,32 +77,31 @@ void LiveScreen::refresh() {
     show_message(tr("Open a profile to see this screen: 'kvatlas profile' makes one."));
     return;
   }
-  show_choices();
+  show_controls();
   const std::string wanted = arrays();
   if (wanted != read_) {
     ++generation_;
     read_ = wanted;
-    has_model_ = false;
+    state_ = ModelState::missing;
     read();
-  } else if (has_model_) {
+  } else if (state_ == ModelState::there) {
     compute();
   }
 }
 
 void LiveScreen::model_arrived() {
-  reading_ = false;
-  has_model_ = true;
+  state_ = ModelState::there;
   compute();
 }
 
 void LiveScreen::failed(int generation, const std::string& text) {
   if (generation != generation_) return;
-  reading_ = false;
+  state_ = ModelState::missing;
   show_message(QString::fromStdString(text));
   emit settled_changed();
 }
 
-bool LiveScreen::settled() const { return !stale_ && !reading_ && !computing_; }
+bool LiveScreen::settled() const { return !stale_ && state_ != ModelState::reading && !computing_; }
 
 QString LiveScreen::message() const {
   return pages_->currentWidget() == message_ ? message_->text() : QString();
@@ -119,6 +122,7 @@ ChartView* LiveScreen::add_chart(const QString& name) {
   auto* view = new ChartView(page_);
   view->setAccessibleName(name);
   view->set_theme(session().theme());
+  connect(view, &ChartView::handle_moved, this, &LiveScreen::handle_moved);
   charts_.push_back(view);
   return view;
 }
@@ -173,32 +177,105 @@ void LiveScreen::select_layer(std::int64_t layer) {
   session().selection().set(selection);
 }
 
-const profile::AxisTable* LiveScreen::proximities() const {
+bool LiveScreen::walk_layers(Act act) {
+  if (act != Act::left && act != Act::right) return LiveScreen::act(act);
+  select_layer(session().selection().current().layer + (act == Act::right ? 1 : -1));
+  return true;
+}
+
+QSplitter* LiveScreen::split(Qt::Orientation way,
+                             std::initializer_list<std::pair<QWidget*, int>> parts) {
+  auto* splitter = new QSplitter(way);
+  splitter->setChildrenCollapsible(false);
+  QList<int> sizes;
+  for (const auto& [part, stretch] : parts) {
+    splitter->addWidget(part);
+    splitter->setStretchFactor(static_cast<int>(sizes.size()), stretch);
+    sizes.push_back(1000 * stretch);
+  }
+  splitter->setSizes(sizes);
+  return splitter;
+}
+
+void LiveScreen::show_controls() {
+  show_choices();
+  bar_->show_values();
+}
+
+QDoubleSpinBox* LiveScreen::add_number(const Words& words, const Range& range, const QString& step,
+                                       const Value& value, Handle handle) {
+  if (handle != Handle::none)
+    handled_.push_back({handle, step, value, range.least / range.scale, range.most / range.scale});
+  return bar_->add_number(
+      words, range, [this, value] { return value.get(session().choices()); },
+      [this, step, value](double to) {
+        change(step, [&](Choices& choices) { value.set(choices, to); });
+      });
+}
+
+QComboBox* LiveScreen::add_combo(const Words& words, const QStringList& items, const QString& step,
+                                 const Value& value) {
+  return bar_->add_combo(
+      words, items, [this, value] { return static_cast<int>(value.get(session().choices())); },
+      [this, step, value](int to) {
+        change(step, [&](Choices& choices) { value.set(choices, to); });
+      });
+}
+
+void LiveScreen::add_switch(const Words& words, const QString& step, const Value& value) {
+  bar_->add_switch(
+      words, [this, value] { return value.get(session().choices()) != 0; },
+      [this, step, value](bool on) {
+        change(step, [&](Choices& choices) { value.set(choices, on ? 1 : 0); });
+      });
+}
+
+void LiveScreen::handle_moved(Handle handle, double value, bool done) {
+  for (const Handled& one : handled_)
+    if (one.handle == handle)
+      drag(one.step, done, [&](Choices& choices) {
+        one.value.set(choices, std::clamp(value, one.least, one.most));
+      });
+}
+
+bool LiveScreen::move_threshold(double by) {
+  if (handled_.empty()) return false;
+  const Handled& one = handled_.front();
+  change(one.step, [&](Choices& choices) {
+    one.value.set(choices, std::clamp(one.value.get(choices) + by, one.least, one.most));
+  });
+  return true;
+}
+
+std::vector<kernels::Proximity> LiveScreen::proximities() const {
+  std::vector<kernels::Proximity> out;
   const auto& table = profile::axis_of(session().profile()->header(), "proximity");
-  return table.columns.size() == 2 && table.values.size() == 2 * table.labels.size() ? &table
-                                                                                     : nullptr;
+  if (table.columns.size() != 2 || table.values.size() != 2 * table.labels.size()) return out;
+  for (std::size_t at = 0; at < table.values.size(); at += 2)
+    out.push_back({table.values[at], table.values[at + 1]});
+  return out;
 }
 
-QStringList LiveScreen::proximity_words() const {
-  QStringList words;
-  if (const auto* table = proximities())
-    for (std::size_t row = 0; row < table->labels.size(); ++row) {
-      const auto keep = proximity_at(static_cast<int>(row));
-      words.push_back(tr("%1 + %2").arg(keep.initial).arg(keep.recent));
-    }
-  return words;
-}
-
-int LiveScreen::proximity_row(kernels::Proximity keep) const {
-  const auto* table = proximities();
-  const auto row = table ? profile::row_of(*table, {keep.initial, keep.recent}) : std::nullopt;
-  return row ? static_cast<int>(*row) : -1;
-}
-
-kernels::Proximity LiveScreen::proximity_at(int row) const {
-  const auto* table = proximities();
-  const auto at = static_cast<std::size_t>(row) * 2;
-  return {table->values[at], table->values[at + 1]};
+void LiveScreen::add_proximity(const QString& hint, kernels::Proximity& (*place)(Choices&)) {
+  bar_->add_combo(
+      {"proximity", tr("Initial + recent"), hint},
+      [this] {
+        QStringList words;
+        for (const auto& keep : proximities())
+          words.push_back(tr("%1 + %2").arg(keep.initial).arg(keep.recent));
+        return words;
+      },
+      [this, place] {
+        const auto there = proximities();
+        Choices choices = session().choices();
+        const auto found = std::find(there.begin(), there.end(), place(choices));
+        return found == there.end() ? -1 : static_cast<int>(found - there.begin());
+      },
+      [this, place](int row) {
+        change(tr("Initial and recent"), [&](Choices& choices) {
+          place(choices) = proximities()[static_cast<std::size_t>(row)];
+        });
+      });
 }
 
 Chart with_layer(Chart chart, std::int64_t layer) {

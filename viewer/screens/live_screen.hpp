@@ -6,9 +6,12 @@
 #pragma once
 
 #include <QString>
+#include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -18,7 +21,9 @@
 #include "viewer/threads/latest.hpp"
 
 class QLabel;
+class QSplitter;
 class QStackedWidget;
+class QVBoxLayout;
 
 namespace kvatlas::viewer {
 
@@ -49,23 +54,51 @@ class LiveScreen : public Screen {
   virtual void read() = 0;
   /// Asks for a view of the model at the present choices, with compute_view().
   virtual void compute() = 0;
-  /// Sets the controls to the present choices.
-  virtual void show_choices() = 0;
+  /// What is to be shown of the present choices besides the controls; nothing by default.
+  virtual void show_choices() {}
   /// Shows that another layer or sample is selected; does nothing by default.
   virtual void show_selection() {}
-  /// Moves the threshold, for the keys that do so; false if the screen has none.
-  virtual bool move_threshold(double by) = 0;
+  /// Moves the threshold, for the keys that do so; false if the screen has none. By default it is
+  /// the first number that has a handle.
+  virtual bool move_threshold(double by);
+  /// By default the number that has this handle is moved.
+  virtual void handle_moved(Handle handle, double value, bool done);
   virtual bool needs_profile() const { return true; }
 
   /// To be called at the end of a constructor.
   void start();
   ControlBar& bar() { return *bar_; }
   QWidget* page() const { return page_; }  // the place of the charts below the bar
+  QVBoxLayout& page_layout() const { return *page_layout_; }
+  /// Parts beside or above each other, each with its share of the room.
+  static QSplitter* split(Qt::Orientation way,
+                          std::initializer_list<std::pair<QWidget*, int>> parts);
   /// Adds a chart; picture() and table() follow the order in which charts were added.
   ChartView* add_chart(const QString& name);
   /// Shows a chart, which is then exported and in tables too; a chart without content is hidden.
   static void set_chart(ChartView& view, Chart chart);
   void show_message(const QString& text);
+
+  // A control is a row: what it is called, what it may be, what a change of it is called as a step
+  // of undo, where its value lies in the choices, and the handle in the charts that moves it.
+  using Words = ControlBar::Words;
+  using Range = ControlBar::Range;
+  struct Value {
+    std::function<double(const Choices&)> get;
+    std::function<void(Choices&, double)> set;
+  };
+  /// The number, the flag or the index at the place in the choices that the function names.
+  template <class Place>
+  static Value at(Place place);
+  QDoubleSpinBox* add_number(const Words& words, const Range& range, const QString& step,
+                             const Value& value, Handle handle = Handle::none);
+  QComboBox* add_combo(const Words& words, const QStringList& items, const QString& step,
+                       const Value& value);
+  void add_switch(const Words& words, const QString& step, const Value& value);
+  /// The pairs of initial and recent tokens that the profile has.
+  void add_proximity(const QString& hint, kernels::Proximity& (*place)(Choices&));
+  /// Sets the controls to the present choices.
+  void show_controls();
 
   template <class Work, class Take>
   void read_model(Work work, Take take);
@@ -74,8 +107,8 @@ class LiveScreen : public Screen {
   /// To be called when the model is there, unless read_model() or take_model() brought it.
   void model_arrived();
   /// To be called by read() if the model is not there yet; arrays() must change when it comes.
-  void wait_for_model() { reading_ = true; }
-  /// Used in place of read_model() for a model of the session's evidence.
+  void wait_for_model() { state_ = ModelState::reading; }
+  /// Used in place of read_model() for a model of the session's evidence, or of a document.
   template <class Model>
   void take_model(const OrReason<Model>& found, std::shared_ptr<const Model>& into);
   /// Reads and computes everything again.
@@ -87,30 +120,39 @@ class LiveScreen : public Screen {
   template <class Set>
   void drag(const QString& name, bool done, Set set);
   void select_layer(std::int64_t layer);
-
-  /// The pairs of initial and recent tokens that the profile has: their words, the row of a pair
-  /// (-1 if it has none), and the pair in a row.
-  QStringList proximity_words() const;
-  int proximity_row(kernels::Proximity keep) const;
-  kernels::Proximity proximity_at(int row) const;
+  /// Left and right go from layer to layer; other keys do what they do on every screen.
+  bool walk_layers(Act act);
 
   void showEvent(QShowEvent* event) override;
 
  private:
   void refresh();
   void failed(int generation, const std::string& text);
-  const profile::AxisTable* proximities() const;
+  std::vector<kernels::Proximity> proximities() const;
+
+  /// A number that a handle moves.
+  struct Handled {
+    Handle handle;
+    QString step;
+    Value value;
+    double least, most;
+  };
+  enum class ModelState : std::uint8_t { missing, reading, there };
 
   ControlBar* bar_;
   QStackedWidget* pages_;
   QWidget* page_;
+  QVBoxLayout* page_layout_;
   QLabel* message_;
+  std::vector<Handled> handled_;
   std::vector<ChartView*> charts_;
   std::optional<std::string> read_;  // arrays() when the reading of the model began
   int generation_ = 0;
-  bool has_model_ = false, reading_ = false, stale_ = true, dragging_ = false;
+  ModelState state_ = ModelState::missing;
+  bool stale_ = true;       // something changed while the screen was not visible
   bool computing_ = false;  // true until the result is shown
-  Latest latest_;           // declared last, so that its thread ends first
+  bool dragging_ = false;
+  Latest latest_;  // declared last, so that its thread ends first
 };
 
 /// The chart, whose x axis has layers, with a faint line at the chosen one.
@@ -119,7 +161,7 @@ Chart with_layer(Chart chart, std::int64_t layer);
 template <class Work, class Take>
 void LiveScreen::read_model(Work work, Take take) {
   const int generation = generation_;
-  reading_ = true;
+  wait_for_model();
   session().profile()->read(
       this, std::move(work),
       [this, generation, take = std::move(take)](auto model) {
@@ -133,10 +175,18 @@ void LiveScreen::read_model(Work work, Take take) {
 template <class Model>
 void LiveScreen::take_model(const OrReason<Model>& found, std::shared_ptr<const Model>& into) {
   wait_for_model();
-  if (!found.reason.empty()) failed(generation_, found.reason);
-  if (!found.model) return;
   into = found.model;
-  model_arrived();
+  if (!found.reason.empty()) failed(generation_, found.reason);
+  if (into) model_arrived();
+}
+
+template <class Place>
+LiveScreen::Value LiveScreen::at(Place place) {
+  return {[place](const Choices& choices) { return static_cast<double>(place(choices)); },
+          [place](Choices& choices, double value) {
+            auto& there = place(choices);
+            there = static_cast<std::remove_reference_t<decltype(there)>>(value);
+          }};
 }
 
 template <class Make, class Take>

@@ -20,32 +20,35 @@ MassScreen::MassScreen(Session& session, QWidget* parent) : LiveScreen(session, 
 }
 
 void MassScreen::make_controls() {
-  threshold_ = bar().add_number(
+  add_number(
       {"threshold", tr("Threshold \u03b4"),
        tr("A layer is lazy at a token if its mass is above this; the same as of the screen of lazy "
           "layers. Drag the line, or press [ and ].")},
-      {0, 1, 0.01, 5}, [this](double value) {
-        change(tr("Threshold"), [&](Choices& choices) { choices.lazy.threshold = value; });
-      });
+      {0, 1, 0.01, 5}, tr("Threshold"),
+      at([](auto& choices) -> auto& { return choices.lazy.threshold; }), Handle::lazy_threshold);
   rows_ = bar().add_combo(
       {"rows", tr("Tokens"),
        tr("Along the prompt: rows at even distances ('kvatlas profile --capture default,heatmap'). "
           "Otherwise its last rows and the generated tokens.")},
-      {tr("along the prompt"), tr("last rows, generated")}, [this](int) { read_again(); });
-  proximity_ = bar().add_combo(
-      {"proximity", tr("Initial + recent"),
-       tr("The tokens whose share of the attention is shown: so many at the start and so many "
-          "before the row.")},
-      {}, [this](int index) {
-        change(tr("Initial and recent"),
-               [&](Choices& choices) { choices.lazy_arrays.keep = proximity_at(index); });
+      {tr("along the prompt"), tr("last rows, generated")}, {}, [this](int) { read_again(); });
+  add_proximity(
+      tr("The tokens whose share of the attention is shown: so many at the start and so "
+         "many before the row."),
+      [](Choices & choices) -> auto& { return choices.lazy_arrays.keep; });
+  bar().add_combo(
+      {"sample", tr("Sample"), tr("The prompt that is shown.")},
+      [this] {
+        QStringList names;
+        for (const auto& sample : this->session().profile()->samples())
+          names.push_back(QString::fromStdString(sample.id));
+        return names;
+      },
+      [this] { return static_cast<int>(this->session().selection().current().sample); },
+      [this](int index) {
+        Selection selection = this->session().selection().current();
+        selection.sample = static_cast<std::size_t>(index);
+        this->session().selection().set(selection);
       });
-  sample_ = bar().add_combo({"sample", tr("Sample"), tr("The prompt that is shown.")}, {},
-                            [this](int index) {
-                              Selection selection = session().selection().current();
-                              selection.sample = static_cast<std::size_t>(index);
-                              session().selection().set(selection);
-                            });
   bar().add_button({"all", tr("All tokens"),
                     tr("Ends the zoom; brushing the chart of the last rows begins one.")},
                    [this] { show_all_tokens(); });
@@ -54,19 +57,7 @@ void MassScreen::make_controls() {
 void MassScreen::make_charts() {
   heatmap_ = add_chart(tr("Proximal mass, layer by token"));
   shares_ = add_chart(tr("Share of tokens at which a layer is lazy"));
-  auto* all = new QSplitter(Qt::Vertical, page());
-  all->addWidget(heatmap_);
-  all->addWidget(shares_);
-  all->setStretchFactor(0, 7);
-  all->setStretchFactor(1, 3);
-  all->setChildrenCollapsible(false);
-  auto* layout = new QVBoxLayout(page());
-  layout->setContentsMargins(0, 0, 0, 0);
-  layout->addWidget(all);
-  connect(heatmap_, &ChartView::handle_moved, this, [this](Handle, double value, bool done) {
-    drag(tr("Threshold"), done,
-         [&](Choices& choices) { choices.lazy.threshold = std::clamp(value, 0.0, 1.0); });
-  });
+  page_layout().addWidget(split(Qt::Vertical, {{heatmap_, 7}, {shares_, 3}}));
   connect(heatmap_, &ChartView::cell_chosen, this,
           [this](int, int row, int column) { select_cell(row, column); });
   connect(shares_, &ChartView::column_chosen, this,
@@ -100,12 +91,6 @@ std::int64_t MassScreen::chosen_column() const {
   const auto after =
       std::upper_bound(positions.begin(), positions.end(), query < 0 ? generated_ : query);
   return std::max<std::int64_t>(0, after - positions.begin() - 1);
-}
-
-bool MassScreen::move_threshold(double by) {
-  const double moved = std::clamp(session().choices().lazy.threshold + by, 0.0, 1.0);
-  change(tr("Threshold"), [&](Choices& choices) { choices.lazy.threshold = moved; });
-  return true;
 }
 
 bool MassScreen::act(Act act) {
@@ -175,18 +160,6 @@ void MassScreen::compute() {
 void MassScreen::show_selection() {
   if (session().selection().current().tokens != computed_) return compute();
   set_chart(*shares_, with_layer(view_.shares, session().selection().current().layer));
-}
-
-void MassScreen::show_choices() {
-  const Choices& choices = session().choices();
-  ControlBar::set(*threshold_, choices.lazy.threshold);
-  ControlBar::set_items(*proximity_, proximity_words());
-  ControlBar::set(*proximity_, proximity_row(choices.lazy_arrays.keep));
-  QStringList names;
-  for (const auto& sample : session().profile()->samples())
-    names.push_back(QString::fromStdString(sample.id));
-  ControlBar::set_items(*sample_, names);
-  ControlBar::set(*sample_, static_cast<int>(session().selection().current().sample));
 }
 
 QString MassScreen::focus_text() const {

@@ -30,9 +30,7 @@ class MassScreen : public LiveScreen {
   std::string arrays() const override;
   void read() override;
   void compute() override;
-  void show_choices() override;
   void show_selection() override;
-  bool move_threshold(double by) override;
 
  private:
   void make_controls();
@@ -47,8 +45,7 @@ class MassScreen : public LiveScreen {
     std::vector<std::string> texts;  // texts of the prompt's tokens
   };
   ChartView *heatmap_, *shares_;
-  QComboBox *rows_, *proximity_, *sample_;
-  QDoubleSpinBox* threshold_;
+  QComboBox* rows_;
   std::shared_ptr<const Read> read_of_;
   MassModel shown_;  // the part of the model that is shown
   MassView view_;

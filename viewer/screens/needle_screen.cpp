@@ -3,42 +3,34 @@
 
 #include <QVBoxLayout>
 
-#include "base/error.hpp"
 #include "viewer/screens/screens.hpp"
 
 namespace kvatlas::viewer {
 
 NeedleScreen::NeedleScreen(Session& session, QWidget* parent) : LiveScreen(session, parent) {
-  score_ = bar().add_combo(
+  const auto shown = [](const Choices& choices) {
+    const auto score = choices.sweep.score;
+    return score == ShownScore::attention ? 0 : static_cast<int>(score);
+  };
+  score_ = add_combo(
       {"score", tr("Score"),
        tr("Share of answers found; of pass keys also the share of digits right up to the first "
           "wrong one, or right at their place.")},
-      {tr("answers found"), tr("digits up to the first wrong"), tr("digits in place")},
-      [this](int index) {
-        change(tr("Score"),
-               [&](Choices& choices) { choices.sweep.score = static_cast<ShownScore>(index); });
-      });
-  difference_box_ = bar().add_switch(
+      {tr("answers found"), tr("digits up to the first wrong"), tr("digits in place")}, tr("Score"),
+      {shown, at([](auto& choices) -> auto& { return choices.sweep.score; }).set});
+  bar().add_switch(
       {"difference", tr("Less the full cache"),
        tr("Shows each policy's score less that of the full cache; also with the key of the "
           "difference.")},
-      [this](bool on) { show_difference(on); });
+      [this] { return difference_; }, [this](bool on) { show_difference(on); });
   chart_ = add_chart(tr("Scores over prompt length and depth"));
-  auto* layout = new QVBoxLayout(page());
-  layout->setContentsMargins(0, 0, 0, 0);
-  layout->addWidget(chart_);
+  page_layout().addWidget(chart_);
   start();
 }
 
 void NeedleScreen::read() {
-  try {
-    model_ = std::make_shared<const NeedleModel>(needle_model(session().contents()));
-    score_->setEnabled(model_->has_digits());
-    model_arrived();
-  } catch (const Error& error) {
-    model_.reset();
-    show_message(QString::fromUtf8(error.what()));
-  }
+  take_model(try_read([this] { return needle_model(session().contents()); }), model_);
+  if (model_) score_->setEnabled(model_->has_digits());
 }
 
 void NeedleScreen::compute() {
@@ -47,15 +39,9 @@ void NeedleScreen::compute() {
                [this](const Chart& chart) { set_chart(*chart_, chart); });
 }
 
-void NeedleScreen::show_choices() {
-  const auto score = session().choices().sweep.score;
-  ControlBar::set(*score_, score == ShownScore::attention ? 0 : static_cast<int>(score));
-  ControlBar::set(*difference_box_, difference_);
-}
-
 void NeedleScreen::show_difference(bool on) {
   difference_ = on;
-  ControlBar::set(*difference_box_, on);
+  show_controls();
   if (model_) compute();
 }
 

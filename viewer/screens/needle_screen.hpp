@@ -24,8 +24,6 @@ class NeedleScreen : public LiveScreen {
   std::string arrays() const override { return "documents"; }
   void read() override;
   void compute() override;
-  void show_choices() override;
-  bool move_threshold(double) override { return false; }
   bool needs_profile() const override { return false; }
 
  private:
@@ -33,7 +31,6 @@ class NeedleScreen : public LiveScreen {
 
   bool difference_ = false;
   QComboBox* score_;
-  QCheckBox* difference_box_;
   ChartView* chart_;
   std::shared_ptr<const NeedleModel> model_;
 };

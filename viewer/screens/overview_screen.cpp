@@ -25,9 +25,7 @@ OverviewScreen::OverviewScreen(Session& session, QWidget* parent) : LiveScreen(s
   scroll->setWidgetResizable(true);
   scroll->setFrameShape(QFrame::NoFrame);
   scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
-  auto* below = new QVBoxLayout(page());
-  below->setContentsMargins(0, 0, 0, 0);
-  below->addWidget(scroll);
+  page_layout().addWidget(scroll);
   content_ = new QWidget(scroll);
   scroll->setWidget(content_);
   auto* rows = new QVBoxLayout(content_);

@@ -32,8 +32,6 @@ class OverviewScreen : public LiveScreen {
   std::string arrays() const override;
   void read() override;
   void compute() override;
-  void show_choices() override {}
-  bool move_threshold(double) override { return false; }
   void resizeEvent(QResizeEvent* event) override;
 
  private:

@@ -4,7 +4,6 @@
 #include <QLabel>
 #include <QVBoxLayout>
 
-#include "base/error.hpp"
 #include "base/plain_text.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/rules/precision.hpp"
@@ -22,10 +21,8 @@ PrecisionScreen::PrecisionScreen(Session& session, QWidget* parent) : LiveScreen
   strip_ = add_chart(tr("KL divergence where one layer alone has a format"));
   curve_ = add_chart(tr("Score and KL divergence of every size"));
   strip_->setMinimumHeight(190);
-  auto* layout = new QVBoxLayout(page());
-  layout->setContentsMargins(0, 0, 0, 0);
-  layout->addWidget(strip_, 2);
-  layout->addWidget(curve_, 3);
+  page_layout().addWidget(strip_, 2);
+  page_layout().addWidget(curve_, 3);
   connect(strip_, &ChartView::cell_chosen, this, [this](int, int, int column) {
     if (model_ && model_->layers() == view_.strip.table.rows.size()) select_layer(column);
   });
@@ -53,14 +50,10 @@ std::optional<std::size_t> PrecisionScreen::chosen() const {
 }
 
 void PrecisionScreen::read() {
-  try {
-    model_ = std::make_shared<const PrecisionModel>(
-        precision_model(session().section_of(calibrate::method::kPrecision)));
-    model_arrived();
-  } catch (const Error& error) {
-    model_.reset();
-    show_message(QString::fromUtf8(error.what()));
-  }
+  take_model(try_read([this] {
+               return precision_model(session().section_of(calibrate::method::kPrecision));
+             }),
+             model_);
 }
 
 void PrecisionScreen::compute() {

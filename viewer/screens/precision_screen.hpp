@@ -28,7 +28,6 @@ class PrecisionScreen : public LiveScreen {
   std::string arrays() const override { return "document"; }
   void read() override;
   void compute() override;
-  void show_choices() override {}
   /// The sizes that were tried take the place of a threshold.
   bool move_threshold(double by) override { return walk(by > 0 ? 1 : -1); }
   bool needs_profile() const override { return false; }

@@ -19,7 +19,7 @@ namespace kvatlas::viewer {
 namespace {
 
 /// Labels of the profile's axis of selections that begin so.
-QStringList selections_of(const profile::Header& header, const char* begin) {
+QStringList selections_of(const profile::Header& header, const std::string& begin) {
   QStringList found;
   for (const auto& axis : header.axes)
     if (axis.axis == "selection")
@@ -31,17 +31,23 @@ QStringList selections_of(const profile::Header& header, const char* begin) {
 }  // namespace
 
 RowsScreen::RowsScreen(Session& session, QWidget* parent) : LiveScreen(session, parent) {
-  lines_choice_ = bar().add_combo(
+  bar().add_combo(
       {"lines", tr("Lines"), tr("Whose rows are shown; the chosen head's has a band.")},
       {tr("chosen head"), tr("heads of its KV group"), tr("all heads of the layer"),
        tr("mean of the layer")},
+      [this] { return static_cast<int>(lines_); },
       [this](int index) { set_lines(static_cast<Lines>(index)); });
-  dynamic_choice_ = bar().add_combo({calibrate::method::kDynamicKv.name, tr("Marks of DynamicKV"),
-                                     tr("Whose kept keys are marked under the axis.")},
-                                    {tr("none")}, [this](int) { read_again(); });
-  lag_choice_ = bar().add_combo({calibrate::method::kLagKv.name, tr("of LagKV"),
-                                 tr("Whose kept keys are marked under the axis.")},
-                                {tr("none")}, [this](int) { read_again(); });
+  const auto add_marks = [this](const calibrate::Method& method, const QString& name) {
+    return bar().add_combo(
+        {method.name, name, tr("Whose kept keys are marked under the axis.")},
+        [this, begin = std::string(method.name) + ":"] {
+          return QStringList{tr("none")} +
+                 selections_of(this->session().profile()->header(), begin);
+        },
+        {}, [this](int) { read_again(); });
+  };
+  dynamic_choice_ = add_marks(calibrate::method::kDynamicKv, tr("Marks of DynamicKV"));
+  lag_choice_ = add_marks(calibrate::method::kLagKv, tr("of LagKV"));
   // Names of settings are long; the lists below are as wide as they need.
   for (QComboBox* choice : {dynamic_choice_, lag_choice_}) choice->setMaximumWidth(180);
   bar().add_button({"all", tr("All keys"), tr("Ends the zoom; brushing the chart begins one.")},
@@ -55,20 +61,8 @@ RowsScreen::RowsScreen(Session& session, QWidget* parent) : LiveScreen(session, 
   table_->setSelectionBehavior(QAbstractItemView::SelectRows);
   table_->verticalHeader()->hide();
   table_->setMinimumWidth(220);
-  auto* charts = new QSplitter(Qt::Vertical);
-  charts->addWidget(lines_view_);
-  charts->addWidget(heatmap_);
-  charts->setStretchFactor(0, 3);
-  charts->setStretchFactor(1, 2);
-  charts->setChildrenCollapsible(false);
-  auto* all = new QSplitter(Qt::Horizontal, page());
-  all->addWidget(charts);
-  all->addWidget(table_);
-  all->setStretchFactor(0, 3);
-  all->setStretchFactor(1, 1);
-  auto* layout = new QVBoxLayout(page());
-  layout->setContentsMargins(0, 0, 0, 0);
-  layout->addWidget(all);
+  page_layout().addWidget(split(
+      Qt::Horizontal, {{split(Qt::Vertical, {{lines_view_, 3}, {heatmap_, 2}}), 3}, {table_, 1}}));
   lines_view_->set_brushing(true);
   connect(lines_view_, &ChartView::range_brushed, this, [this](double first, double last) {
     const std::int64_t from = std::lround(std::ceil(first));
@@ -86,7 +80,6 @@ RowsScreen::RowsScreen(Session& session, QWidget* parent) : LiveScreen(session, 
 
 void RowsScreen::set_lines(Lines lines) {
   lines_ = lines;
-  ControlBar::set(*lines_choice_, static_cast<int>(lines));
   read_again();
 }
 
@@ -167,13 +160,6 @@ void RowsScreen::show_table() {
                                              : QString::number(std::llround(cell.number))));
     }
   table_->resizeColumnsToContents();
-}
-
-void RowsScreen::show_choices() {
-  const auto& header = session().profile()->header();
-  ControlBar::set_items(*dynamic_choice_,
-                        QStringList{tr("none")} + selections_of(header, "dynamickv:"));
-  ControlBar::set_items(*lag_choice_, QStringList{tr("none")} + selections_of(header, "lagkv:"));
 }
 
 void RowsScreen::show_selection() {

@@ -33,9 +33,7 @@ class RowsScreen : public LiveScreen {
   std::string arrays() const override;
   void read() override;
   void compute() override;
-  void show_choices() override;
   void show_selection() override;
-  bool move_threshold(double /*by*/) override { return false; }
 
  private:
   struct Read {
@@ -48,7 +46,7 @@ class RowsScreen : public LiveScreen {
 
   ChartView *lines_view_, *heatmap_;
   QTableWidget* table_;
-  QComboBox *lines_choice_, *dynamic_choice_, *lag_choice_;
+  QComboBox *dynamic_choice_, *lag_choice_;
   Lines lines_ = Lines::head;
   std::shared_ptr<const Read> read_of_;
   /// The keys that the charts were computed for.

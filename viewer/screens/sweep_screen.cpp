@@ -4,7 +4,6 @@
 #include <QVBoxLayout>
 #include <algorithm>
 
-#include "base/error.hpp"
 #include "calibrate/policy/method.hpp"
 #include "viewer/screens/screens.hpp"
 
@@ -15,20 +14,8 @@ SweepScreen::SweepScreen(Session& session, QWidget* parent) : LiveScreen(session
   chart_ = add_chart(tr("Score of every lag and ratio over its compression"));
   pattern_ = add_chart(tr("Keys that the setting keeps along a prompt"));
   pattern_->setFixedHeight(120);
-  auto* layout = new QVBoxLayout(page());
-  layout->setContentsMargins(0, 0, 0, 0);
-  layout->addWidget(chart_);
-  layout->addWidget(pattern_);
-  connect(chart_, &ChartView::handle_moved, this, [this](Handle handle, double value, bool done) {
-    if (handle == Handle::wanted_compression) {
-      drag(tr("Wanted compression"), done, [&](Choices& choices) {
-        choices.sweep.wanted_compression = std::clamp(value, 0.0, 1.0);
-      });
-    } else if (model_ && model_->full && model_->full->mean > 0) {
-      const double share = std::clamp(value / model_->full->mean, 0.0, 1.0);
-      drag(tr("Least score"), done, [&](Choices& choices) { choices.sweep.least_share = share; });
-    }
-  });
+  page_layout().addWidget(chart_);
+  page_layout().addWidget(pattern_);
   connect(chart_, &ChartView::point_chosen, this, [this](int series, int point) {
     const auto s = static_cast<std::size_t>(series), p = static_cast<std::size_t>(point);
     if (series >= 0 && point >= 0 && s < view_.candidates.size() && p < view_.candidates[s].size())
@@ -38,38 +25,29 @@ SweepScreen::SweepScreen(Session& session, QWidget* parent) : LiveScreen(session
 }
 
 void SweepScreen::make_controls() {
-  score_ = bar().add_combo(
+  add_combo(
       {"score", tr("Score"),
        tr("Share of answers found; of digits right up to the first wrong one; of digits right at "
           "their place; or of the attention that the kept keys had.")},
       {tr("answers found"), tr("digits up to the first wrong"), tr("digits in place"),
        tr("attention kept")},
-      [this](int index) {
-        change(tr("Score"),
-               [&](Choices& choices) { choices.sweep.score = static_cast<ShownScore>(index); });
-      });
-  x_ = bar().add_combo(
-      {"against", tr("Against"),
-       tr("The share of the cache that is dropped, or the tokens kept of each partition.")},
-      {tr("compression"), tr("tokens kept of a partition")}, [this](int index) {
-        change(tr("Axis"), [&](Choices& choices) { choices.sweep.against_kept = index == 1; });
-      });
-  least_ = bar().add_number(
+      tr("Score"), at([](auto& choices) -> auto& { return choices.sweep.score; }));
+  add_combo({"against", tr("Against"),
+             tr("The share of the cache that is dropped, or the tokens kept of each partition.")},
+            {tr("compression"), tr("tokens kept of a partition")}, tr("Axis"),
+            at([](auto& choices) -> auto& { return choices.sweep.against_kept; }));
+  add_number(
       {"least", tr("At least"),
        tr("Of the full cache's score. The point that compresses most among those with so much is "
           "named below. Drag the horizontal line, or press [ and ].")},
-      {0, 100, 1, 1, QStringLiteral(" %")}, [this](double value) {
-        change(tr("Least score"),
-               [&](Choices& choices) { choices.sweep.least_share = value / 100; });
-      });
-  wanted_ = bar().add_number(
-      {"wanted", tr("Wanted compression"),
-       tr("The best point that compresses at least so much is recommended. Drag the vertical "
-          "line.")},
-      {0, 100, 1, 1, QStringLiteral(" %")}, [this](double value) {
-        change(tr("Wanted compression"),
-               [&](Choices& choices) { choices.sweep.wanted_compression = value / 100; });
-      });
+      {0, 100, 1, 1, QStringLiteral(" %"), 100}, tr("Least score"),
+      at([](auto& choices) -> auto& { return choices.sweep.least_share; }), Handle::least_score);
+  add_number({"wanted", tr("Wanted compression"),
+              tr("The best point that compresses at least so much is recommended. Drag the "
+                 "vertical line.")},
+             {0, 100, 1, 1, QStringLiteral(" %"), 100}, tr("Wanted compression"),
+             at([](auto& choices) -> auto& { return choices.sweep.wanted_compression; }),
+             Handle::wanted_compression);
   bar().add_button({"recommended_button", tr("Take the recommended"),
                     tr("Forgets the chosen point: the recommended one is exported.")},
                    [this] { choose(-1); });
@@ -87,15 +65,17 @@ void SweepScreen::choose(int candidate) {
   change(tr("LagKV setting"), [&](Choices& choices) { choices.lag_candidate = candidate; });
 }
 
+/// The least score is a share of the full cache's.
+void SweepScreen::handle_moved(Handle handle, double value, bool done) {
+  const bool least = handle == Handle::least_score;
+  if (least && !(model_ && model_->full && model_->full->mean > 0)) return;
+  LiveScreen::handle_moved(handle, least ? value / model_->full->mean : value, done);
+}
+
 void SweepScreen::read() {
-  try {
-    model_ = std::make_shared<const SweepModel>(
-        sweep_model(session().section_of(calibrate::method::kLagKv)));
-    model_arrived();
-  } catch (const Error& error) {
-    model_.reset();
-    show_message(QString::fromUtf8(error.what()));
-  }
+  take_model(
+      try_read([this] { return sweep_model(session().section_of(calibrate::method::kLagKv)); }),
+      model_);
 }
 
 std::optional<std::size_t> SweepScreen::shown_candidate() const {
@@ -118,12 +98,6 @@ void SweepScreen::compute() {
                });
 }
 
-bool SweepScreen::move_threshold(double by) {
-  const double moved = std::clamp(session().choices().sweep.least_share + by, 0.0, 1.0);
-  change(tr("Least score"), [&](Choices& choices) { choices.sweep.least_share = moved; });
-  return true;
-}
-
 /// Left and right walk the candidates.
 bool SweepScreen::act(Act act) {
   if (!model_ || (act != Act::left && act != Act::right)) return LiveScreen::act(act);
@@ -134,14 +108,6 @@ bool SweepScreen::act(Act act) {
   while (next >= 0 && next < count && !model_->candidates[next].own()) next += step;
   if (next >= 0 && next < count) choose(next);
   return true;
-}
-
-void SweepScreen::show_choices() {
-  const SweepSettings& sweep = session().choices().sweep;
-  ControlBar::set(*score_, static_cast<int>(sweep.score));
-  ControlBar::set(*x_, sweep.against_kept ? 1 : 0);
-  ControlBar::set(*least_, sweep.least_share * 100);
-  ControlBar::set(*wanted_, sweep.wanted_compression * 100);
 }
 
 QString SweepScreen::focus_text() const {

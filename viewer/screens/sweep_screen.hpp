@@ -27,8 +27,7 @@ class SweepScreen : public LiveScreen {
   std::string arrays() const override { return "document"; }
   void read() override;
   void compute() override;
-  void show_choices() override;
-  bool move_threshold(double by) override;
+  void handle_moved(Handle handle, double value, bool done) override;
   bool needs_profile() const override { return false; }
 
  private:
@@ -38,8 +37,6 @@ class SweepScreen : public LiveScreen {
   std::optional<std::size_t> shown_candidate() const;
 
   ChartView *chart_, *pattern_;
-  QComboBox *score_, *x_;
-  QDoubleSpinBox *least_, *wanted_;
   QLabel* chosen_;
   std::shared_ptr<const SweepModel> model_;
   SweepView view_;

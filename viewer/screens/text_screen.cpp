@@ -23,35 +23,49 @@ TextScreen::TextScreen(Session& session, QWidget* parent) : LiveScreen(session, 
 }
 
 void TextScreen::make_controls() {
-  what_ = bar().add_combo(
+  bar().add_combo(
       {"what", tr("Shades"),
        tr("What the shade behind a token stands for: whether policies keep it, or how much of the "
-          "last rows' attention it takes.")},
-      {tr("tokens kept"), tr("attention received")}, [this](int index) {
+          "last rows' attention it takes."),
+       [this] { return this->session().kept() && this->session().profile(); }},
+      {tr("tokens kept"), tr("attention received")}, [this] { return static_cast<int>(shown_); },
+      [this](int index) {
         shown_ = static_cast<Shown>(index);
         read_again();
       });
-  prompt_ = bar().add_combo({"prompt", tr("Prompt"), tr("The prompt that is shown.")}, {},
-                            [this](int index) { choose_prompt(static_cast<std::size_t>(index)); });
-  first_ = bar().add_combo({"first", tr("Policy"), tr("The policy whose kept tokens are shown.")},
-                           {}, [this](int index) {
-                             choices_.first = static_cast<std::size_t>(index);
-                             compute();
-                           });
-  second_ = bar().add_combo(
+  auto* prompt = bar().add_combo(
+      {"prompt", tr("Prompt"), tr("The prompt that is shown.")}, [this] { return prompt_names(); },
+      [this] {
+        return static_cast<int>(shows_kept() ? choices_.prompt
+                                             : this->session().selection().current().sample);
+      },
+      [this](int index) { choose_prompt(static_cast<std::size_t>(index)); });
+  auto* first = bar().add_combo(
+      {"first", tr("Policy"), tr("The policy whose kept tokens are shown.")},
+      [this] { return run_names(); }, [this] { return static_cast<int>(choices_.first); },
+      [this](int index) {
+        choices_.first = static_cast<std::size_t>(index);
+        compute();
+      });
+  auto* second = bar().add_combo(
       {"second", tr("beside"),
        tr("A second policy over the same text. Tokens that only one of the two keeps are "
           "underlined.")},
-      {}, [this](int index) {
+      [this] { return QStringList{tr("none")} + run_names(); },
+      [this] { return choices_.second ? static_cast<int>(*choices_.second) + 1 : 0; },
+      [this](int index) {
         choices_.second.reset();
         if (index > 0) choices_.second = static_cast<std::size_t>(index - 1);
         compute();
       });
-  for (QComboBox* combo : {prompt_, first_, second_}) combo->setMaximumWidth(240);
-  read_ = bar().add_slider({"read", tr("Tokens generated"),
-                            tr("What is held after so many tokens behind the prompt; [ and ] go "
-                               "one token back and on, with Shift ten.")},
-                           0, [this](int value, bool) { choose_read(prompt().tokens + value); });
+  for (QComboBox* combo : {prompt, first, second}) combo->setMaximumWidth(240);
+  auto* read = bar().add_slider(
+      {"read", tr("Tokens generated"),
+       tr("What is held after so many tokens behind the prompt; [ and ] go one token back and on, "
+          "with Shift ten.")},
+      [this] { return static_cast<int>(takes_kept() ? most_generated() : 0); },
+      [this] { return static_cast<int>(takes_kept() ? generated() : 0); },
+      [this](int value, bool) { choose_read(this->prompt().tokens + value); });
   read_text_ = bar().add_text({"read_text", tr("Tokens generated"), {}});
   auto* all_heads = bar().add_button(
       {"all_heads", tr("All heads"),
@@ -59,8 +73,8 @@ void TextScreen::make_controls() {
           "the matrix chooses one head.")},
       [this] { choose_head(std::nullopt); });
   // With their labels.
-  of_policies_ = {first_->parentWidget(), second_->parentWidget(), read_->parentWidget(),
-                  read_text_, all_heads};
+  of_policies_ = {first->parentWidget(), second->parentWidget(), read->parentWidget(), read_text_,
+                  all_heads};
   find_ = bar().add_field({"find", tr("Find"),
                            tr("Outlines these words in the text; Return goes to "
                               "the next place, Shift+Return to the one "
@@ -89,9 +103,7 @@ void TextScreen::make_texts() {
   for (int i = 0; i < 3; ++i) all->setStretchFactor(i, i == 0 ? 0 : 1);
   all->setSizes({360, 480, 480});
   all->setChildrenCollapsible(false);
-  auto* layout = new QVBoxLayout(page());
-  layout->setContentsMargins(0, 0, 0, 0);
-  layout->addWidget(all);
+  page_layout().addWidget(all);
   connect(shares_, &ChartView::cell_chosen, this, [this](int /*matrix*/, int row, int column) {
     choose_head(static_cast<std::size_t>(row * kept().kv_heads + column));
   });
@@ -145,14 +157,14 @@ void TextScreen::choose_prompt(std::size_t prompt) {
   if (choices_.first >= runs || choices_.first == 0) choices_.first = runs > 1 ? 1 : 0;
   if (choices_.second && *choices_.second >= runs) choices_.second.reset();
   choices_.read = this->prompt().tokens;
-  show_choices();
+  show_controls();
   compute();
 }
 
 void TextScreen::choose_read(std::int64_t read) {
   if (!shows_kept()) return;
   choices_.read = std::clamp(read, prompt().tokens, prompt().most_read());
-  show_choices();
+  show_controls();
   compute();
 }
 
@@ -263,35 +275,27 @@ bool TextScreen::move_threshold(double by) {
   return true;
 }
 
-void TextScreen::show_choices() {
-  const bool has_kept = session().kept() != nullptr, has_profile = session().profile() != nullptr;
-  if (!has_kept) shown_ = Shown::attended;
-  what_->setEnabled(has_kept && has_profile);
-  ControlBar::set(*what_, static_cast<int>(shown_));
-  for (QWidget* control : of_policies_) control->setVisible(shows_kept());
+QStringList TextScreen::prompt_names() const {
   QStringList names;
-  if (shows_kept() && of_ == session().kept()) {
+  if (takes_kept())
     for (const auto& one : kept().prompts) names << QString::fromStdString(one.id);
-    ControlBar::set_items(*prompt_, names);
-    ControlBar::set(*prompt_, static_cast<int>(choices_.prompt));
-    QStringList runs;
-    for (const auto& run : prompt().runs) runs << QString::fromStdString(run.policy);
-    ControlBar::set_items(*first_, runs);
-    ControlBar::set(*first_, static_cast<int>(choices_.first));
-    ControlBar::set_items(*second_, QStringList{tr("none")} + runs);
-    ControlBar::set(*second_, choices_.second ? static_cast<int>(*choices_.second) + 1 : 0);
-    const std::int64_t most = prompt().most_read() - prompt().tokens,
-                       now = choices_.read - prompt().tokens;
-    const QSignalBlocker quiet(read_);
-    read_->setRange(0, static_cast<int>(most));
-    ControlBar::set(*read_, static_cast<int>(now));
-    read_text_->setText(tr("%1 of %2").arg(now).arg(most));
-  } else if (has_profile) {
+  else if (session().profile())
     for (const auto& sample : session().profile()->samples())
       names << QString::fromStdString(sample.id);
-    ControlBar::set_items(*prompt_, names);
-    ControlBar::set(*prompt_, static_cast<int>(session().selection().current().sample));
-  }
+  return names;
+}
+
+QStringList TextScreen::run_names() const {
+  QStringList names;
+  if (takes_kept())
+    for (const auto& run : prompt().runs) names << QString::fromStdString(run.policy);
+  return names;
+}
+
+void TextScreen::show_choices() {
+  if (!session().kept()) shown_ = Shown::attended;
+  for (QWidget* control : of_policies_) control->setVisible(shows_kept());
+  if (takes_kept()) read_text_->setText(tr("%1 of %2").arg(generated()).arg(most_generated()));
 }
 
 std::vector<const TextView*> TextScreen::texts_in_sight() const {

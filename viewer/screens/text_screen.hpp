@@ -46,6 +46,12 @@ class TextScreen : public LiveScreen {
   bool shows_kept() const { return session().kept() && shown_ == Shown::kept; }
   const KeptTokens& kept() const { return session().kept()->tokens; }
   const KeptPrompt& prompt() const { return kept().prompts[choices_.prompt]; }
+  /// Whether the choices are of the file that is shown.
+  bool takes_kept() const { return shows_kept() && of_ == session().kept(); }
+  std::int64_t generated() const { return choices_.read - prompt().tokens; }
+  std::int64_t most_generated() const { return prompt().most_read() - prompt().tokens; }
+  QStringList prompt_names() const;
+  QStringList run_names() const;
   void take_kept();
   void choose_prompt(std::size_t prompt);
   void choose_read(std::int64_t read);
@@ -58,8 +64,6 @@ class TextScreen : public LiveScreen {
 
   enum class Shown : std::uint8_t { kept, attended };
   Shown shown_ = Shown::kept;
-  QComboBox *what_, *prompt_, *first_, *second_;
-  QSlider* read_;
   QLabel *read_text_, *found_text_;
   QLineEdit* find_;
   std::vector<QWidget*> of_policies_;  // the controls that choose what of policies is shown
