@@ -43,8 +43,7 @@ void LiveScreen::start() {
     for (ChartView* view : charts_) view->set_theme(session().theme());
   });
   connect(&session().selection(), &SelectionModel::changed, this, [this] {
-    const bool shows =
-        state_ == ModelState::there && isVisible() && (!needs_profile() || session().profile());
+    const bool shows = has_model() && isVisible() && (!needs_profile() || session().profile());
     if (!shows || arrays() != read_) {
       refresh();
     } else {
@@ -54,7 +53,7 @@ void LiveScreen::start() {
   });
   connect(&latest_, &Latest::failed, this, [this](const QString& text) { show_message(text); });
   connect(&latest_, &Latest::idle, this, [this] {
-    computing_ = false;
+    if (state_ == State::computing) state_ = State::shown;
     emit settled_changed();
   });
   read_again();
@@ -63,7 +62,7 @@ void LiveScreen::start() {
 void LiveScreen::read_again() {
   ++generation_;
   read_.reset();
-  state_ = ModelState::missing;
+  state_ = State::missing;
   refresh();
 }
 
@@ -82,26 +81,28 @@ void LiveScreen::refresh() {
   if (wanted != read_) {
     ++generation_;
     read_ = wanted;
-    state_ = ModelState::missing;
+    state_ = State::missing;
     read();
-  } else if (state_ == ModelState::there) {
+  } else if (has_model()) {
     compute();
   }
 }
 
 void LiveScreen::model_arrived() {
-  state_ = ModelState::there;
+  state_ = State::shown;
   compute();
 }
 
 void LiveScreen::failed(int generation, const std::string& text) {
   if (generation != generation_) return;
-  state_ = ModelState::missing;
+  state_ = State::missing;
   show_message(QString::fromStdString(text));
   emit settled_changed();
 }
 
-bool LiveScreen::settled() const { return !stale_ && state_ != ModelState::reading && !computing_; }
+bool LiveScreen::settled() const {
+  return !stale_ && state_ != State::reading && state_ != State::computing;
+}
 
 QString LiveScreen::message() const {
   return pages_->currentWidget() == message_ ? message_->text() : QString();

@@ -107,7 +107,7 @@ class LiveScreen : public Screen {
   /// To be called when the model is there, unless read_model() or take_model() brought it.
   void model_arrived();
   /// To be called by read() if the model is not there yet; arrays() must change when it comes.
-  void wait_for_model() { state_ = ModelState::reading; }
+  void wait_for_model() { state_ = State::reading; }
   /// Used in place of read_model() for a model of the session's evidence, or of a document.
   template <class Model>
   void take_model(const OrReason<Model>& found, std::shared_ptr<const Model>& into);
@@ -137,7 +137,10 @@ class LiveScreen : public Screen {
     Value value;
     double least, most;
   };
-  enum class ModelState : std::uint8_t { missing, reading, there };
+  /// Of the present choices: there is no model, or it is being read, or a view of it is being
+  /// computed, or shown.
+  enum class State : std::uint8_t { missing, reading, computing, shown };
+  bool has_model() const { return state_ >= State::computing; }
 
   ControlBar* bar_;
   QStackedWidget* pages_;
@@ -148,9 +151,8 @@ class LiveScreen : public Screen {
   std::vector<ChartView*> charts_;
   std::optional<std::string> read_;  // arrays() when the reading of the model began
   int generation_ = 0;
-  ModelState state_ = ModelState::missing;
-  bool stale_ = true;       // something changed while the screen was not visible
-  bool computing_ = false;  // true until the result is shown
+  State state_ = State::missing;
+  bool stale_ = true;  // something changed while the screen was not visible
   bool dragging_ = false;
   Latest latest_;  // declared last, so that its thread ends first
 };
@@ -191,7 +193,7 @@ LiveScreen::Value LiveScreen::at(Place place) {
 
 template <class Make, class Take>
 void LiveScreen::compute_view(Make make, Take take) {
-  computing_ = true;
+  if (state_ != State::reading) state_ = State::computing;
   latest_.request([this, generation = generation_, make = std::move(make), take = std::move(take)] {
     auto view = std::make_shared<decltype(make())>(make());
     return [this, generation, view, take] {
