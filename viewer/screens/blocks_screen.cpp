@@ -12,7 +12,6 @@
 #include "calibrate/policy/method.hpp"
 #include "viewer/models/model_axes.hpp"
 #include "viewer/models/pair_rows_model.hpp"
-#include "viewer/screens/screens.hpp"
 
 namespace kvatlas::viewer {
 
@@ -316,10 +315,6 @@ QString BlocksScreen::focus_text() const {
                 .arg(b)
                 .arg(shown.at(group_of(selection.head), a, b), 0, 'f', 3);
   return text;
-}
-
-Screen* make_blocks_screen(Session& session, QWidget* parent) {
-  return new BlocksScreen(session, parent);
 }
 
 }  // namespace kvatlas::viewer

@@ -10,7 +10,6 @@
 #include "analyzer/profile/checked_arrays.hpp"
 #include "base/str.hpp"
 #include "calibrate/policy/method.hpp"
-#include "viewer/screens/screens.hpp"
 
 namespace kvatlas::viewer {
 
@@ -170,10 +169,6 @@ QString BudgetsScreen::focus_text() const {
                 .arg(QString::fromStdString(task.task))
                 .arg(QString::fromStdString(fixed_text(task.summary.mean[layer], 1)));
   return text;
-}
-
-Screen* make_budgets_screen(Session& session, QWidget* parent) {
-  return new BudgetsScreen(session, parent);
 }
 
 }  // namespace kvatlas::viewer

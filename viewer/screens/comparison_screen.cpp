@@ -10,7 +10,6 @@
 
 #include "base/error.hpp"
 #include "base/str.hpp"
-#include "viewer/screens/screens.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -297,10 +296,6 @@ QString ComparisonScreen::focus_text() const {
       .arg(QString::fromStdString(percent_text(share_)), QString::fromStdString(best.name),
            QString::fromStdString(best.setting),
            QString::fromStdString(fixed_text(best.score.mean, 3)));
-}
-
-Screen* make_comparison_screen(Session& session, QWidget* parent) {
-  return new ComparisonScreen(session, parent);
 }
 
 }  // namespace kvatlas::viewer

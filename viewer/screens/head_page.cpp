@@ -103,9 +103,7 @@ void HeadPage::connect_bar() {
   connect(bar_, &MapBar::back, this, &HeadPage::left);
   connect(bar_, &MapBar::scale_changed, this, &HeadPage::show_scale);
   connect(bar_, &MapBar::reduction_chosen, this, [this](Reduction reduction) {
-    Selection selection = session_.selection().current();
-    selection.reduction = reduction;
-    session_.selection().set(selection);
+    session_.selection().change([&](Selection& selection) { selection.reduction = reduction; });
   });
   connect(bar_, &MapBar::mean_over_chosen, this, &HeadPage::set_mean_over);
   connect(bar_, &MapBar::compare_chosen, this, &HeadPage::set_compare);

@@ -7,7 +7,6 @@
 
 #include "base/str.hpp"
 #include "calibrate/policy/method.hpp"
-#include "viewer/screens/screens.hpp"
 
 namespace kvatlas::viewer {
 
@@ -140,10 +139,6 @@ QString LazyScreen::focus_text() const {
     text +=
         tr(", consistency %1").arg(QString::fromStdString(percent_text(view_.consistency[layer])));
   return text;
-}
-
-Screen* make_lazy_screen(Session& session, QWidget* parent) {
-  return new LazyScreen(session, parent);
 }
 
 }  // namespace kvatlas::viewer

@@ -173,9 +173,7 @@ bool LiveScreen::act(Act act) {
 
 void LiveScreen::select_layer(std::int64_t layer) {
   if (!session().profile() || layer < 0 || layer >= session().profile()->header().n_layers) return;
-  Selection selection = session().selection().current();
-  selection.layer = layer;
-  session().selection().set(selection);
+  session().selection().change([&](Selection& selection) { selection.layer = layer; });
 }
 
 bool LiveScreen::walk_layers(Act act) {

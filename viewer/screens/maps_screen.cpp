@@ -7,7 +7,6 @@
 
 #include "base/error.hpp"
 #include "viewer/models/head_filter.hpp"
-#include "viewer/screens/screens.hpp"
 
 namespace kvatlas::viewer {
 
@@ -19,10 +18,6 @@ constexpr const char* kNoMaps = QT_TRANSLATE_NOOP(
     "them for the first N samples; the other screens show what was captured.");
 
 }  // namespace
-
-Screen* make_maps_screen(Session& session, QWidget* parent) {
-  return new MapsScreen(session, parent);
-}
 
 MapsScreen::MapsScreen(Session& session, QWidget* parent)
     : Screen(session, parent), order_(new HeadOrder(session, this)) {
@@ -143,16 +138,14 @@ void MapsScreen::show_grid() {
 }
 
 void MapsScreen::choose(std::int64_t layer, std::int64_t head) {
-  Selection selection = session().selection().current();
-  selection.layer = layer;
-  selection.head = head;
-  session().selection().set(selection);
+  session().selection().change([&](Selection& selection) {
+    selection.layer = layer;
+    selection.head = head;
+  });
 }
 
 void MapsScreen::choose_reduction(Reduction reduction) {
-  Selection selection = session().selection().current();
-  selection.reduction = reduction;
-  session().selection().set(selection);
+  session().selection().change([&](Selection& selection) { selection.reduction = reduction; });
 }
 
 void MapsScreen::enter(std::int64_t layer, std::int64_t head) {
@@ -214,9 +207,8 @@ void MapsScreen::choose_filter(const QString& text) {
     emit session().message(QString::fromUtf8(error.what()));
     return;
   }
-  Selection selection = session().selection().current();
-  selection.filter = text.toStdString();
-  session().selection().set(selection);
+  session().selection().change(
+      [&](Selection& selection) { selection.filter = text.toStdString(); });
   grid_->setFocus();
 }
 

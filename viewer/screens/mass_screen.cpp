@@ -9,7 +9,6 @@
 
 #include "base/str.hpp"
 #include "viewer/models/token_texts.hpp"
-#include "viewer/screens/screens.hpp"
 
 namespace kvatlas::viewer {
 
@@ -45,9 +44,8 @@ void MassScreen::make_controls() {
       },
       [this] { return static_cast<int>(this->session().selection().current().sample); },
       [this](int index) {
-        Selection selection = this->session().selection().current();
-        selection.sample = static_cast<std::size_t>(index);
-        this->session().selection().set(selection);
+        this->session().selection().change(
+            [&](Selection& selection) { selection.sample = static_cast<std::size_t>(index); });
       });
   bar().add_button({"all", tr("All tokens"),
                     tr("Ends the zoom; brushing the chart of the last rows begins one.")},
@@ -65,9 +63,7 @@ void MassScreen::make_charts() {
 }
 
 void MassScreen::show_all_tokens() {
-  Selection selection = session().selection().current();
-  selection.tokens.reset();
-  session().selection().set(selection);
+  session().selection().change([](Selection& selection) { selection.tokens.reset(); });
 }
 
 void MassScreen::select_cell(std::int64_t layer, std::int64_t column) {
@@ -181,10 +177,6 @@ QString MassScreen::focus_text() const {
       .arg(QString::fromStdString(fixed_text(mass, 4)))
       .arg(calibrate::is_lazy(mass, session().choices().lazy.threshold) ? tr("lazy")
                                                                         : tr("not lazy"));
-}
-
-Screen* make_mass_screen(Session& session, QWidget* parent) {
-  return new MassScreen(session, parent);
 }
 
 }  // namespace kvatlas::viewer

@@ -3,8 +3,6 @@
 
 #include <QVBoxLayout>
 
-#include "viewer/screens/screens.hpp"
-
 namespace kvatlas::viewer {
 
 NeedleScreen::NeedleScreen(Session& session, QWidget* parent) : LiveScreen(session, parent) {
@@ -49,10 +47,6 @@ bool NeedleScreen::act(Act act) {
   if (act != Act::difference) return LiveScreen::act(act);
   show_difference(!difference_);
   return true;
-}
-
-Screen* make_needle_screen(Session& session, QWidget* parent) {
-  return new NeedleScreen(session, parent);
 }
 
 }  // namespace kvatlas::viewer

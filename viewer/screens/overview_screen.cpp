@@ -9,7 +9,6 @@
 
 #include "base/str.hpp"
 #include "viewer/screens/policy_card.hpp"
-#include "viewer/screens/screens.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -128,10 +127,6 @@ void OverviewScreen::arrange(int width) {
   for (std::size_t i = 0; i < cards_.size(); ++i)
     grid_->addWidget(cards_[i], static_cast<int>(i) / columns, static_cast<int>(i) % columns);
   for (int column = 0; column < most; ++column) grid_->setColumnStretch(column, column < columns);
-}
-
-Screen* make_overview_screen(Session& session, QWidget* parent) {
-  return new OverviewScreen(session, parent);
 }
 
 }  // namespace kvatlas::viewer

@@ -7,7 +7,6 @@
 #include "base/plain_text.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/rules/precision.hpp"
-#include "viewer/screens/screens.hpp"
 
 namespace kvatlas::viewer {
 
@@ -80,10 +79,6 @@ QString PrecisionScreen::focus_text() const {
   if (!shown) return tr("as calibrated: %1").arg(formats);
   return (point ? tr("chosen: size %1, %2") : tr("as calibrated: size %1, %2"))
       .arg(QString::fromStdString(percent_text(model->curve[*shown].size)), formats);
-}
-
-Screen* make_precision_screen(Session& session, QWidget* parent) {
-  return new PrecisionScreen(session, parent);
 }
 
 }  // namespace kvatlas::viewer

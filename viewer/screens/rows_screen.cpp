@@ -12,7 +12,6 @@
 #include "calibrate/policy/method.hpp"
 #include "viewer/models/model_axes.hpp"
 #include "viewer/models/token_texts.hpp"
-#include "viewer/screens/screens.hpp"
 
 namespace kvatlas::viewer {
 
@@ -224,10 +223,6 @@ QString RowsScreen::focus_text() const {
       .arg(std::llround(cells[1].number))
       .arg(QString::fromStdString(cells[2].text))
       .arg(cells[3].number, 0, 'g', 4);
-}
-
-Screen* make_rows_screen(Session& session, QWidget* parent) {
-  return new RowsScreen(session, parent);
 }
 
 }  // namespace kvatlas::viewer

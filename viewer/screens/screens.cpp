@@ -3,23 +3,44 @@
 
 #include <QtGlobal>
 
+#include "viewer/screens/blocks_screen.hpp"
+#include "viewer/screens/budgets_screen.hpp"
+#include "viewer/screens/comparison_screen.hpp"
+#include "viewer/screens/lazy_screen.hpp"
+#include "viewer/screens/maps_screen.hpp"
+#include "viewer/screens/mass_screen.hpp"
+#include "viewer/screens/needle_screen.hpp"
+#include "viewer/screens/overview_screen.hpp"
+#include "viewer/screens/precision_screen.hpp"
+#include "viewer/screens/rows_screen.hpp"
+#include "viewer/screens/sweep_screen.hpp"
+#include "viewer/screens/text_screen.hpp"
+
 namespace kvatlas::viewer {
+namespace {
+
+template <class Kind>
+Screen* make_screen(Session& session, QWidget* parent) {
+  return new Kind(session, parent);
+}
+
+}  // namespace
 
 const std::vector<ScreenEntry>& screens() {
   // clang-format off
   static const std::vector<ScreenEntry> entries = {
-      {"overview", QT_TRANSLATE_NOOP("Screens", "Overview"), make_overview_screen},
-      {"maps", QT_TRANSLATE_NOOP("Screens", "Attention maps"), make_maps_screen},
-      {"rows", QT_TRANSLATE_NOOP("Screens", "Last rows"), make_rows_screen},
-      {"mass", QT_TRANSLATE_NOOP("Screens", "Proximal mass"), make_mass_screen},
-      {"lazy", QT_TRANSLATE_NOOP("Screens", "Lazy layers"), make_lazy_screen},
-      {"blocks", QT_TRANSLATE_NOOP("Screens", "Layer blocks"), make_blocks_screen},
-      {"budgets", QT_TRANSLATE_NOOP("Screens", "Layer budgets"), make_budgets_screen},
-      {"sweep", QT_TRANSLATE_NOOP("Screens", "LagKV sweep"), make_sweep_screen},
-      {"precision", QT_TRANSLATE_NOOP("Screens", "Number formats"), make_precision_screen},
-      {"comparison", QT_TRANSLATE_NOOP("Screens", "Comparison"), make_comparison_screen},
-      {"needle", QT_TRANSLATE_NOOP("Screens", "Needle"), make_needle_screen},
-      {"text", QT_TRANSLATE_NOOP("Screens", "Text"), make_text_screen},
+      {"overview", QT_TRANSLATE_NOOP("Screens", "Overview"), make_screen<OverviewScreen>},
+      {"maps", QT_TRANSLATE_NOOP("Screens", "Attention maps"), make_screen<MapsScreen>},
+      {"rows", QT_TRANSLATE_NOOP("Screens", "Last rows"), make_screen<RowsScreen>},
+      {"mass", QT_TRANSLATE_NOOP("Screens", "Proximal mass"), make_screen<MassScreen>},
+      {"lazy", QT_TRANSLATE_NOOP("Screens", "Lazy layers"), make_screen<LazyScreen>},
+      {"blocks", QT_TRANSLATE_NOOP("Screens", "Layer blocks"), make_screen<BlocksScreen>},
+      {"budgets", QT_TRANSLATE_NOOP("Screens", "Layer budgets"), make_screen<BudgetsScreen>},
+      {"sweep", QT_TRANSLATE_NOOP("Screens", "LagKV sweep"), make_screen<SweepScreen>},
+      {"precision", QT_TRANSLATE_NOOP("Screens", "Number formats"), make_screen<PrecisionScreen>},
+      {"comparison", QT_TRANSLATE_NOOP("Screens", "Comparison"), make_screen<ComparisonScreen>},
+      {"needle", QT_TRANSLATE_NOOP("Screens", "Needle"), make_screen<NeedleScreen>},
+      {"text", QT_TRANSLATE_NOOP("Screens", "Text"), make_screen<TextScreen>},
   };
   // clang-format on
   return entries;

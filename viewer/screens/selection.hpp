@@ -46,6 +46,13 @@ class SelectionModel : public QObject {
   /// Another query, key or region replaces the newest entry of the history; another sample, layer,
   /// head or filter adds an entry.
   void set(const Selection& selection);
+  /// The same, with what `change` makes of the present one.
+  template <class Change>
+  void change(Change change) {
+    Selection selection = current_;
+    change(selection);
+    set(selection);
+  }
   bool can_go_back() const { return place_ > 0; }
   bool can_go_forward() const { return place_ + 1 < history_.size(); }
   void back();

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "calibrate/policy/method.hpp"
-#include "viewer/screens/screens.hpp"
 
 namespace kvatlas::viewer {
 
@@ -123,10 +122,6 @@ QString SweepScreen::focus_text() const {
       .arg(QString::fromStdString(candidate.ratio))
       .arg(QString::fromStdString(percent_text(candidate.compression)))
       .arg(QString::fromStdString(fixed_text(candidate.score.mean, 3)));
-}
-
-Screen* make_sweep_screen(Session& session, QWidget* parent) {
-  return new SweepScreen(session, parent);
 }
 
 }  // namespace kvatlas::viewer

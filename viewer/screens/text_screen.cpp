@@ -8,7 +8,6 @@
 
 #include "base/str.hpp"
 #include "viewer/models/token_texts.hpp"
-#include "viewer/screens/screens.hpp"
 
 namespace kvatlas::viewer {
 
@@ -146,9 +145,7 @@ void TextScreen::take_kept() {
 
 void TextScreen::choose_prompt(std::size_t prompt) {
   if (!shows_kept()) {
-    Selection selection = session().selection().current();
-    selection.sample = prompt;
-    session().selection().set(selection);
+    session().selection().change([&](Selection& selection) { selection.sample = prompt; });
     return;
   }
   const std::size_t runs = kept().prompts[prompt].runs.size();
@@ -207,11 +204,9 @@ void TextScreen::show_selection() {
 
 void TextScreen::choose_token(std::size_t token) {
   for (TextView* text : texts_) text->choose(token);
-  if (!shows_kept()) {
-    Selection selection = session().selection().current();
-    selection.key = static_cast<std::int64_t>(token);
-    session().selection().set(selection);
-  }
+  if (!shows_kept())
+    session().selection().change(
+        [&](Selection& selection) { selection.key = static_cast<std::int64_t>(token); });
   emit content_changed();
 }
 
@@ -326,10 +321,6 @@ Table TextScreen::table() const {
   std::vector<ShownText> texts;
   for (const TextView* text : texts_in_sight()) texts.push_back(text->text());
   return table_of(texts);
-}
-
-Screen* make_text_screen(Session& session, QWidget* parent) {
-  return new TextScreen(session, parent);
 }
 
 }  // namespace kvatlas::viewer
