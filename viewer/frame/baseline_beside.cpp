@@ -94,7 +94,7 @@ void BaselineBeside::refresh() {
   if (wanted && !other_)
     for (const auto& entry : entries_)
       if (front->id() == QString::fromUtf8(entry.id)) {
-        other_ = entry.make(*follower_, this);
+        other_ = make_screen(entry, *follower_, this);
         other_->setAccessibleName(tr("%1, baseline").arg(front->title()));
         other_->show();
         connect(other_, &Screen::content_changed, &soon_, qOverload<>(&QTimer::start));

@@ -36,8 +36,7 @@ DifferenceView::DifferenceView(Session& session, QWidget* parent)
 }
 
 void DifferenceView::compare(const Screen& front, const Screen& other) {
-  id_ = front.id();
-  title_ = tr("%1, difference").arg(front.title());
+  set_names(front.id(), tr("%1, difference").arg(front.title()));
   const std::string name = name_of(session().profile());
   const std::string baseline = name_of(session().baseline());
   const auto mine = front.charts(), theirs = other.charts();
@@ -86,7 +85,7 @@ std::vector<Chart> DifferenceView::charts() const {
 PicturePtr DifferenceView::picture() const {
   std::vector<PicturePtr> parts;
   for (Chart& chart : charts()) parts.push_back(chart_picture(std::move(chart)));
-  return parts.empty() ? nullptr : stacked_picture(title_.toStdString(), std::move(parts), false);
+  return parts.empty() ? nullptr : stacked_picture(title().toStdString(), std::move(parts), false);
 }
 
 Table DifferenceView::table() const {

@@ -22,15 +22,12 @@ class DifferenceView : public Screen {
   /// Compares what both screens show now; `front` shows the profile, `other` the baseline.
   void compare(const Screen& front, const Screen& other);
 
-  QString id() const override { return id_; }
-  QString title() const override { return title_; }
   PicturePtr picture() const override;
   std::vector<Chart> charts() const override;
   Table table() const override;
   bool act(Act /*act*/) override { return false; }
 
  private:
-  QString id_, title_;
   std::vector<ChartView*> views_;
   QGridLayout* grid_;
   QLabel* message_;

@@ -285,7 +285,7 @@ bool MainWindow::show_screen(const QString& id) {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (id != QString::fromUtf8(entries_[i].id)) continue;
     if (!made_[i]) {
-      made_[i] = entries_[i].make(session_, stack_);
+      made_[i] = make_screen(entries_[i], session_, stack_);
       if (made_[i]->focusPolicy() == Qt::NoFocus) made_[i]->setFocusPolicy(Qt::StrongFocus);
       made_[i]->setAccessibleName(QCoreApplication::translate("Screens", entries_[i].title));
       stack_->addWidget(made_[i]);

@@ -18,8 +18,6 @@ class BlocksScreen : public LiveScreen {
 
  public:
   BlocksScreen(Session& session, QWidget* parent);
-  QString id() const override { return QStringLiteral("blocks"); }
-  QString title() const override { return tr("Layer blocks"); }
   bool act(Act act) override;
   QString focus_text() const override;
 

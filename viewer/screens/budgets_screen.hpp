@@ -15,8 +15,6 @@ class BudgetsScreen : public LiveScreen {
 
  public:
   BudgetsScreen(Session& session, QWidget* parent);
-  QString id() const override { return QStringLiteral("budgets"); }
-  QString title() const override { return tr("Layer budgets"); }
   bool act(Act act) override { return walk_layers(act); }
   QString focus_text() const override;
 

@@ -23,8 +23,6 @@ class ComparisonScreen : public LiveScreen {
   enum class Show : std::uint8_t { policies, profiles, difference };
 
   ComparisonScreen(Session& session, QWidget* parent);
-  QString id() const override { return QStringLiteral("comparison"); }
-  QString title() const override { return tr("Comparison"); }
   Table table() const override;
   bool act(Act act) override;
   QString focus_text() const override;

@@ -115,6 +115,7 @@ QSlider* ControlBar::add_slider(const Words& words, const std::function<int()>& 
                                 const std::function<int()>& shown,
                                 const std::function<void(int, bool)>& moved) {
   auto* slider = new QSlider(Qt::Horizontal, this);
+  slider->setRange(0, 0);
   slider->setMinimumWidth(150);
   place(slider, words, true);
   const auto dragged = std::make_shared<bool>(false);

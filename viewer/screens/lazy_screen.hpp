@@ -15,8 +15,6 @@ class LazyScreen : public LiveScreen {
 
  public:
   LazyScreen(Session& session, QWidget* parent);
-  QString id() const override { return QStringLiteral("lazy"); }
-  QString title() const override { return tr("Lazy layers"); }
   bool act(Act act) override { return walk_layers(act); }
   QString focus_text() const override;
 

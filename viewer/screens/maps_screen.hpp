@@ -18,8 +18,6 @@ class MapsScreen : public Screen {
  public:
   MapsScreen(Session& session, QWidget* parent);
 
-  QString id() const override { return "maps"; }
-  QString title() const override { return tr("Attention maps"); }
   PicturePtr picture() const override;
   Table table() const override;
   bool act(Act act) override;

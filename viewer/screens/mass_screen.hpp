@@ -18,8 +18,6 @@ class MassScreen : public LiveScreen {
 
  public:
   MassScreen(Session& session, QWidget* parent);
-  QString id() const override { return QStringLiteral("mass"); }
-  QString title() const override { return tr("Proximal mass"); }
   bool act(Act act) override;
   QString focus_text() const override;
 

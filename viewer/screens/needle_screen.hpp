@@ -14,8 +14,6 @@ class NeedleScreen : public LiveScreen {
 
  public:
   NeedleScreen(Session& session, QWidget* parent);
-  QString id() const override { return QStringLiteral("needle"); }
-  QString title() const override { return tr("Needle"); }
   bool act(Act act) override;
 
   ChartView& chart() const { return *chart_; }

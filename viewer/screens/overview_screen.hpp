@@ -20,8 +20,6 @@ class OverviewScreen : public LiveScreen {
 
  public:
   OverviewScreen(Session& session, QWidget* parent);
-  QString id() const override { return QStringLiteral("overview"); }
-  QString title() const override { return tr("Overview"); }
   Table table() const override { return view_.table; }
   QString focus_text() const override;
 

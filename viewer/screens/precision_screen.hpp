@@ -15,8 +15,6 @@ class PrecisionScreen : public LiveScreen {
 
  public:
   PrecisionScreen(Session& session, QWidget* parent);
-  QString id() const override { return QStringLiteral("precision"); }
-  QString title() const override { return tr("Number formats"); }
   bool act(Act act) override;
   QString focus_text() const override;
 

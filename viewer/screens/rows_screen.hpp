@@ -16,9 +16,6 @@ class RowsScreen : public LiveScreen {
 
  public:
   RowsScreen(Session& session, QWidget* parent);
-
-  QString id() const override { return "rows"; }
-  QString title() const override { return tr("Last rows"); }
   bool act(Act act) override;
   Table table() const override { return top_; }
   QString focus_text() const override;

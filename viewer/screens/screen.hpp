@@ -50,8 +50,12 @@ class Screen : public QWidget {
 
   /// The name of the screen in links, files and the palette, such as "lazy"; its title for people
   /// is "Lazy layers".
-  virtual QString id() const = 0;
-  virtual QString title() const = 0;
+  virtual QString id() const { return id_; }
+  virtual QString title() const { return title_; }
+  void set_names(const QString& id, const QString& title) {
+    id_ = id;
+    title_ = title;
+  }
   /// The picture that is exported and copied; nullptr while there is nothing to show.
   virtual PicturePtr picture() const = 0;
   /// The charts of that picture. Each has its own index, so one that shows nothing is empty. A
@@ -79,6 +83,7 @@ class Screen : public QWidget {
 
  private:
   Session& session_;
+  QString id_, title_;
 };
 
 }  // namespace kvatlas::viewer

@@ -15,5 +15,7 @@ struct ScreenEntry {
   Screen* (*make)(Session& session, QWidget* parent);
 };
 const std::vector<ScreenEntry>& screens();
+/// Makes the screen, with its names.
+Screen* make_screen(const ScreenEntry& entry, Session& session, QWidget* parent);
 
 }  // namespace kvatlas::viewer

@@ -14,8 +14,6 @@ class SweepScreen : public LiveScreen {
 
  public:
   SweepScreen(Session& session, QWidget* parent);
-  QString id() const override { return QStringLiteral("sweep"); }
-  QString title() const override { return tr("LagKV sweep"); }
   bool act(Act act) override;
   QString focus_text() const override;
 

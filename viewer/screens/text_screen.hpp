@@ -19,8 +19,6 @@ class TextScreen : public LiveScreen {
 
  public:
   TextScreen(Session& session, QWidget* parent);
-  QString id() const override { return QStringLiteral("text"); }
-  QString title() const override { return tr("Text"); }
   bool act(Act act) override;
   QString focus_text() const override;
   PicturePtr picture() const override;
