@@ -220,7 +220,7 @@ def kept_positions(policy, prompt: list[int]) -> list[list[list[int]]]:
     words = ("--prompts", file, "--new", 1, "--ignore-eos", "--generations", "--positions", "--no-comparison")
     printed = support.run("evaluate", "--model", support.MODEL_DIR, "--policy", policy, *words)
     (line,) = [one for one in map(json.loads, printed.splitlines()) if one["policy"] != "full"]
-    return [[[at for first, last in head for at in range(first, last + 1)] for head in layer] for layer in line["positions"]]
+    return [[[at for first, end in head for at in range(first, end)] for head in layer] for layer in line["positions"]]
 
 
 def random_model(kind: str) -> Path:
