@@ -36,6 +36,11 @@ def budgets_document(budgets: list[int]) -> dict:
     return _document("dynamickv", settings, {"budgets": [budget - WINDOW for budget in budgets]})
 
 
+def head_budgets(mean: int) -> list[list[int]]:
+    """Of KV heads, in the mean so many tokens, the window not counted."""
+    return [[mean * (1 + (layer + head) % 3) // 2 for head in range(3)] for layer in range(LAYERS)]
+
+
 def _document(section: str, settings: dict, result: dict | None = None) -> dict:
     return {
         "schema": "kvatlas.policy/1.0",
@@ -109,7 +114,9 @@ def main() -> None:
         "lazy layers": document(4, given.recent),
         "SnapKV": budgets_document([given.recent] * LAYERS),
         "DynamicKV": budgets_document([WINDOW + (given.recent - WINDOW) * (1 + layer % 5) // 3 for layer in range(LAYERS)]),
+        "ChunkKV": _document("chunkkv", {"budget": 2 * given.recent}),
         "LagKV": _document("lagkv", {"lag": 128, "ratio": "1/4"}),
+        "HeadKV": _document("headkv", {"window": WINDOW, "budget": given.recent}, {"budgets": head_budgets(given.recent - WINDOW)}),
     }
     policies = {name: vllm_support.support.written(one) for name, one in documents.items()}
     files = {name: vllm_support.arguments(vllm_support.exported(policy)) for name, policy in policies.items()}

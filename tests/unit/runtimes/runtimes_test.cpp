@@ -14,6 +14,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::SizeIs;
 using testing_support::error_of;
 
 ModelInfo model_of(const std::string& architecture) { return {"m", architecture, "", 4, 4, 2, 8}; }

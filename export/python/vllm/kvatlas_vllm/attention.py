@@ -116,10 +116,6 @@ class Sequences:
             _token_to_req_indices_cache=None,
         )
 
-    def written_by(self, mapping: torch.Tensor) -> None:
-        """Into vLLM's own array, from which each layer's new keys and values are written."""
-        mapping[self.tokens.to(mapping.device)] = self.slots.to(mapping.dtype)
-
     def run(self, forward, impl: Impl, query, key, value, cache, output) -> None:
         tokens = self.tokens.to(query.device)
         impl.write(key[tokens], value[tokens], cache, self.slots)
@@ -154,9 +150,6 @@ class HeadSequences(Sequences):
         numbers = torch.arange(columns)
         each = [(self.pages(one), self.table[one.row].cpu(), head) for one in self.spans for head in range(len(self.pages(one).kept))]
         return torch.stack([pages.numbers(blocks, head, numbers) for pages, blocks, head in each]).to(self.table.device)
-
-    def written_by(self, mapping: torch.Tensor) -> None:
-        mapping[self.tokens.to(mapping.device)] = -1  # run() writes them
 
     def run(self, forward, impl: Impl, query, key, value, cache, output) -> None:
         tokens, heads = self.tokens.to(query.device), key.shape[1]
@@ -204,10 +197,11 @@ class Batch:
         return len(self.calls) == 1 and type(self.calls[0][1]) is Sequences
 
     def write_slots(self, mapping: torch.Tensor) -> None:
-        if not self.is_plain:
-            mapping.fill_(-1)  # a later phase has to wait; run() writes all
-            return
-        self.calls[0][1].written_by(mapping)
+        """Into vLLM's own array, by which a layer's new keys and values are written before it attends."""
+        mapping.fill_(-1)
+        if self.is_plain:  # otherwise run() writes them, where a later phase has to wait for a cut
+            _, sequences = self.calls[0]
+            mapping[sequences.tokens.to(mapping.device)] = sequences.slots.to(mapping.dtype)
 
     def key(self, span: Span) -> int:
         """What names a request in all steps from the first query that is kept of it until its cut: a block that no other

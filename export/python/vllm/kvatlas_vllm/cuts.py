@@ -55,6 +55,7 @@ class Layer:
 class Cut:
     """Once the prompt is read, a layer drops all but kept(prompt) of its tokens."""
 
+    reads = True  # whether it scores by keys and values
     queries = 0  # how many of the prompt's last queries it scores by
     columns = False  # whether it scores by the attention of all queries of the prompt
     together = False  # whether all heads of a layer decide together
@@ -102,6 +103,7 @@ class Streaming(Cut):
     initial: int = whole(0)
     recent: int = whole(1)
     rolling: bool = flag()
+    reads = False
 
     def kept(self, prompt: int) -> int:
         return min(prompt, self.initial + self.recent)
@@ -279,6 +281,7 @@ class ByHead(Cut):
 class LazyHeads(ByHead):
     """Lazy KV heads keep the first tokens and the last ones of the prompt, the others all."""
 
+    reads = False
     lazy: tuple[bool, ...] = each(flag())
     initial: int = whole(0)
     recent: int = whole(1)

@@ -135,6 +135,8 @@ def check(settings: Settings, config) -> None:
             continue
         if kind not in ("attention", "full_attention"):
             raise PolicyError(f"layer {layer} of {model.model} has {kind} and cannot be cut: export without it")
+        if cut.reads and cache.cache_dtype.startswith("fp8"):
+            raise PolicyError(f"layer {layer} is cut by what its keys say, which --kv-cache-dtype {cache.cache_dtype} rounds: leave it out")
         if parts > 1 and cut.together:
             raise PolicyError(f"layer {layer} is cut by all heads together, which --tensor-parallel-size {parts} takes apart")
         if parts > settings.kv_heads and cut.queries:
@@ -149,6 +151,7 @@ def check(settings: Settings, config) -> None:
         f"--kv-cache-dtype {cache.cache_dtype}": cache.cache_dtype.startswith(("turboquant", "nvfp4", "ultraquant")),
         "a model that is no decoder": model.is_encoder_decoder or model.runner_type != "generate",
         "a model with multi-head latent attention": model.use_mla,
+        "a model whose layers read the caches of others": bool(getattr(text, "num_kv_shared_layers", 0)),
     }
     for what, is_used in refused.items():
         if is_used:
