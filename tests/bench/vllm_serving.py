@@ -36,6 +36,12 @@ def budgets_document(budgets: list[int]) -> dict:
     return _document("dynamickv", settings, {"budgets": [budget - WINDOW for budget in budgets]})
 
 
+def chunks_document(budget: int) -> dict:
+    out = _document("baseline", {"budget": budget}, {})
+    out["baseline"]["name"] = "chunkkv"
+    return out
+
+
 def head_budgets(mean: int) -> list[list[int]]:
     """Of KV heads, in the mean so many tokens, the window not counted."""
     return [[mean * (1 + (layer + head) % 3) // 2 for head in range(3)] for layer in range(LAYERS)]
@@ -114,7 +120,7 @@ def main() -> None:
         "lazy layers": document(4, given.recent),
         "SnapKV": budgets_document([given.recent] * LAYERS),
         "DynamicKV": budgets_document([WINDOW + (given.recent - WINDOW) * (1 + layer % 5) // 3 for layer in range(LAYERS)]),
-        "ChunkKV": _document("chunkkv", {"budget": 2 * given.recent}),
+        "ChunkKV": chunks_document(2 * given.recent),
         "LagKV": _document("lagkv", {"lag": 128, "ratio": "1/4"}),
         "HeadKV": _document("headkv", {"window": WINDOW, "budget": given.recent}, {"budgets": head_budgets(given.recent - WINDOW)}),
     }

@@ -216,7 +216,7 @@ class SnapKv(Budget):
     def wrong(self) -> str:
         if self.kernel % 2 == 0:
             return f"kernel is {self.kernel}, expected an odd number"
-        return "" if self.budget > self.window else f"budget is {self.budget}, expected more than the window, {self.window}"
+        return "" if self.budget >= self.window else f"budget is {self.budget}, expected at least the window, {self.window}"
 
     def scores(self, layer: Layer, prompt: int) -> torch.Tensor:
         """Of the tokens before the window, [KV heads, tokens]."""
