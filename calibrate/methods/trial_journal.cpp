@@ -55,8 +55,8 @@ json line_of(const TrialJournal::Key& key, const Trial& trial) {
 std::string policy_key(const Policy& policy) {
   json parts = json::array();
   for (const auto& part : policy.parts) parts.push_back({section_name(part), section_of(part)});
-  const json key = {parts,          policy.kv_bits,       policy.kv_residual,
-                    policy.rolling, policy.masks_prefill};
+  const json key = {parts, policy.kv_bits, policy.kv_residual, policy.rolling,
+                    policy.masks_prefill};
   return key.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

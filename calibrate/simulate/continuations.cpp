@@ -86,8 +86,7 @@ void Continuations::State::copy_prompt(Stream& stream) {
     Layer& layer = stream.layers[l];
     std::vector<std::vector<std::int64_t>> tokens;
     for (const auto& cut : cuts) {
-      layer.heads.push_back(
-          {Ranges(cut.ranges), {}, {}, cut.window, cut.rolling});
+      layer.heads.push_back({Ranges(cut.ranges), {}, {}, cut.window, cut.rolling});
       layer.heads.back().mass = cut.mass;
       tokens.push_back(cut.tokens);
     }

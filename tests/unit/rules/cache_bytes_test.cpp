@@ -426,6 +426,7 @@ TEST(CacheBytes, InARuntimesBlocksAndPools) {
   heads.fixed = HeadBudgets(8, {100, 300});
   load.new_tokens = 2;
   EXPECT_EQ(cache_bytes({.name = "heads", .parts = {heads}}, load).total(), 8 * 8 * 32 * kRow);
+  load.new_tokens = 25;
   // What masks alone frees nothing.
   load.runtime = &runtime_named("minference");
   EXPECT_EQ(cache_bytes(policy, load).total(), kRow * 8 * 1025);
