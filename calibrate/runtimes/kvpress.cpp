@@ -81,7 +81,7 @@ Runtime kvpress() {
     Part& part = theirs.policy.parts.front();
     const bool selects = form_of(part) == Form::selected || form_of(part) == Form::selected_by_head;
     if (std::holds_alternative<SnapKv>(part) || std::holds_alternative<H2o>(part))
-      fail(ErrorCode::usage, "its presses of that name are given a ratio by hand");
+      fail(ErrorCode::usage, "its press for this selection is given a ratio by hand");
     WindowBudget* const by_window = window_budget(part);
     if (by_window || (selects && !std::holds_alternative<KeyDiff>(part)))
       require_known_queries(model);

@@ -70,7 +70,7 @@ TEST_F(Command, ThereIsOneForEveryMethodOfTheTable) {
 }
 
 TEST_F(Command, PodsGateIsNamedSo) {
-  EXPECT_THAT(run_kvatlas({"calibrate", "pod", "--help"}).out, HasSubstr("PoD's gate"));
+  EXPECT_THAT(run_kvatlas({"calibrate", "pod", "--help-all"}).out, HasSubstr("PoD's gate"));
 }
 
 TEST_F(Command, AllInOneDocument) {
@@ -230,6 +230,7 @@ TEST_F(CommandWithTrials, TooFewTextsAreSaidOnceForAllMethods) {
   EXPECT_EQ(said(),
             "simlayerkv, pod, dynamickv, headkv, lagkv, precision: 3 samples in the profile: "
             "calibration needs 5 at least (--force overrides)");
+  std::filesystem::remove(profile());
   write_profile(profile(), {.answers = false});
   EXPECT_EQ(said(),
             "simlayerkv, pod, dynamickv, headkv, lagkv, precision: 0 samples with answers: "
@@ -287,12 +288,12 @@ TEST_F(CommandWithTrials, ResumesTrialsAlone) {
 }
 
 TEST_F(Command, ForARuntimeLayersAreFixed) {
-  const Finished finished = calibrate(all({"--for", "vllm", "-o", output()}));
+  const Finished finished = calibrate(all({"--for", "sglang", "-o", output()}));
   ASSERT_EQ(finished.status, 0) << finished.err;
   const Document document = read_document(output());
-  EXPECT_EQ(document.runtime, "vllm");
+  EXPECT_EQ(document.runtime, "sglang");
   EXPECT_FALSE(document.sections.contains("lagkv"));
-  EXPECT_THAT(finished.err, HasSubstr("lagkv, which vLLM cannot carry out"));
+  EXPECT_THAT(finished.err, HasSubstr("lagkv, which SGLang cannot carry out"));
   EXPECT_EQ(document.sections["simlayerkv"]["result"]["lazy_layers"],
             nlohmann::json({false, true, false, true}));
 }
@@ -301,7 +302,7 @@ TEST_F(Command, DiffSaysWhichFileIsWrongOnce) {
   std::ofstream(output()) << "{}";
   Finished finished = run_kvatlas({"diff", output(), output()});
   EXPECT_EQ(finished.status, 3);
-  EXPECT_THAT(finished.err, HasSubstr("kvatlas: " + output() + ": no policy document"));
+  EXPECT_THAT(finished.err, HasSubstr("kvatlas: '" + output() + "': no policy document"));
   finished = run_kvatlas({"diff", profile(), "absent.h5"});
   EXPECT_EQ(finished.status, 3);
   EXPECT_THAT(finished.err, HasSubstr("there is no file 'absent.h5'"));
