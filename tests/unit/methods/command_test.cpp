@@ -226,6 +226,7 @@ TEST_F(CommandWithTrials, TooFewTextsAreSaidOnceForAllMethods) {
   const auto said = [&] {
     return refusal([&] { run({"all"}, [](const Policy&) { return 1.0; }); });
   };
+  std::filesystem::remove(profile());
   write_profile(profile(), {.samples = 3});
   EXPECT_EQ(said(),
             "simlayerkv, pod, dynamickv, headkv, lagkv, precision: 3 samples in the profile: "
