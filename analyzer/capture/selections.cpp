@@ -12,7 +12,7 @@ namespace kvatlas::capture {
 at::Tensor window_scores(const at::Tensor& rows, const profile::WindowKind& kind,
                          std::int64_t groups) {
   const at::Tensor last = rows.narrow(1, rows.size(1) - kind.window, kind.window);
-  const at::Tensor scores = at::empty({groups, rows.size(2) - kind.window}, rows.options());
+  at::Tensor scores = at::empty({groups, rows.size(2) - kind.window}, rows.options());
   kernels::window_scores({AnyView<3>(view_of<const float, 3>(last)), kind.window, kind.kernel,
                           kind.pooling, view_of<float, 2>(scores)});
   return scores;
