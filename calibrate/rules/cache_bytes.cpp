@@ -450,7 +450,8 @@ class Accounting {
   /// pages of one head each (export/python/vllm, pages.py).
   double freed_of_pages(std::size_t layer, double block) const {
     double least = std::numeric_limits<double>::infinity();
-    for (double more = 0; more < block; ++more) {
+    for (std::int64_t token = 0; token < page_tokens(); ++token) {
+      const auto more = static_cast<double>(token);
       double pages = 0;
       for (const Held& head : held_[layer]) pages += std::ceil((head.prompt + more) / block);
       least = std::min(least, std::ceil((static_cast<double>(load_.prompt) + more) / block) -

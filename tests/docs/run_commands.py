@@ -137,7 +137,7 @@ class Runner:
 
     def start(self, words: list[str], folder: Path) -> tuple[int, str]:
         words = [str(self.program) if word == "kvatlas" else word for word in words]
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=900)
         return done.returncode, done.stderr
 
     def prepare(self) -> None:
