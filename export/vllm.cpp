@@ -119,13 +119,15 @@ struct CutsOfLayers {
     const json settings = {{"initial", keep.initial}, {"recent", keep.recent}};
     std::vector<json> cuts;
     for (const auto& row : lazy_heads(request)) {
+      json& cut = cuts.emplace_back();
       const auto lazy = std::count(row.begin(), row.end(), 1);
-      json cut =
-          lazy == 0 ? json() : named(lazy == std::ssize(row) ? "streaming" : "heads", settings);
-      if (lazy == std::ssize(row)) cut["rolling"] = false;
-      if (lazy > 0 && lazy < std::ssize(row))
-        for (const auto flag : row) cut["lazy"].push_back(flag != 0);
-      cuts.push_back(cut);
+      if (lazy == 0) continue;
+      const bool whole_layer = lazy == std::ssize(row);
+      cut = named(whole_layer ? "streaming" : "heads", settings);
+      if (whole_layer)
+        cut["rolling"] = false;
+      else
+        cut["lazy"] = std::vector<bool>(row.begin(), row.end());
     }
     return cuts;
   }
@@ -153,8 +155,8 @@ struct CutsOfLayers {
                                     {"lag", part.lag},
                                     {"keep", part.keep()},
                                     {"variant", calibrate::variant_word(part.variant)}}));
-    if (part.variant == calibrate::LagVariant::l2)
-      for (std::size_t l = 0; l < 2 && l < cuts.size(); ++l) cuts[l] = nullptr;
+    const auto whole = std::min(layers, kernels::first_layer_cut(part.variant));
+    std::fill_n(cuts.begin(), whole, json());
     return cuts;
   }
   std::vector<json> operator()(const calibrate::DynamicKv& part) const {
@@ -198,18 +200,15 @@ json cuts_of(const PartRequest& request) {
     for (std::size_t l = 0; l < cuts.size(); ++l)
       if (cuts[l].is_null()) cuts[l] = more[l];
   }
+  std::vector<json> kinds;
   for (std::size_t l = 0; l < cuts.size(); ++l) {
     if (cuts[l].is_null()) continue;
-    const auto alike = std::find(cuts.begin(), cuts.end(), cuts[l]) - cuts.begin();
-    if (static_cast<std::size_t>(alike) == l) {
+    const auto kind = std::find(kinds.begin(), kinds.end(), cuts[l]) - kinds.begin();
+    if (kind == std::ssize(kinds)) {
+      kinds.push_back(cuts[l]);
       out.push_back(cuts[l]);
-      out.back()["layers"] = json::array();
     }
-    for (auto& one : out) {
-      json settings = one;
-      settings.erase("layers");
-      if (settings == cuts[l]) one["layers"].push_back(l);
-    }
+    out[static_cast<std::size_t>(kind)]["layers"].push_back(l);
   }
   return out;
 }

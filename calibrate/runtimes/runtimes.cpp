@@ -109,9 +109,10 @@ void bend_formats(RuntimePolicy& theirs, const Runtime& runtime, const ModelInfo
   set(theirs, part.rounded_prefill, true, "the prompt's tokens attend to rounded keys and values");
 }
 
-/// Whether it is of lazy layers, and of a selection in the others.
+/// Whether it is of lazy layers, whole ones, and of a selection in the others.
 bool trims_and_selects(const Policy& policy) {
   return policy.parts.size() == 2 && traits_of(policy.parts[0]).kind == PartKind::trims &&
+         form_of(policy.parts[0]) != Form::lazy_heads &&
          traits_of(policy.parts[1]).kind == PartKind::selects;
 }
 

@@ -59,6 +59,8 @@ Runtime vllm() {
     const Part& part = theirs.policy.parts.front();
     const Form form = form_of(part).value();
     if (form == Form::lazy_layers) return;
+    if (form == Form::lazy_heads)
+      set(theirs, theirs.policy.rolling, false, "what is generated is kept");
     require_scores(part, model);
     if (form == Form::dynamickv || form == Form::headkv) require_budgets(part);
   };

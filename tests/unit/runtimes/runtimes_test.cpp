@@ -153,9 +153,17 @@ TEST(Runtimes, VllmRunsThePolicyItself) {
   composed.parts.push_back(LagKv{});
   EXPECT_THAT(as_runtime_behaves(composed, "vllm", model_of("llama")).policy.parts, SizeIs(2));
   EXPECT_THAT(refusal(composed, "sglang"), HasSubstr("it takes one method, and the policy has 2"));
-  composed.parts[1] = Pod{};
+  composed.parts[0] = lazy_heads().parts[0];
+  EXPECT_THAT(refusal(composed, "vllm"), HasSubstr("and the policy has 2"));
+  composed.parts = {lazy_layers().parts[0], Pod{}};
   EXPECT_THAT(refusal(composed, "vllm"),
               HasSubstr("one method, or lazy layers and a selection in the others, and"));
+  // A window that rolls moves whole layers, not heads that are packed.
+  Policy heads = lazy_heads();
+  heads.rolling = true;
+  const auto kept = as_runtime_behaves(heads, "vllm", model_of("llama"));
+  EXPECT_FALSE(kept.policy.rolling);
+  EXPECT_THAT(kept.changes, ElementsAre("what is generated is kept"));
   ModelInfo windows = model_of("gemma3");
   windows.windows = {0, 512, 0, 0};
   try {

@@ -202,8 +202,8 @@ class H2o(Budget):
 
 
 @dataclass(frozen=True)
-class SnapKv(Budget):
-    """The last tokens, which are the window, and those that the window attends to most."""
+class WindowScores(Cut):
+    """Scores tokens by how much the last ones of the prompt, which are the window, attend to them."""
 
     window: int = whole(1, 4096)
     kernel: int = whole(1, 4095)
@@ -213,10 +213,10 @@ class SnapKv(Budget):
     def queries(self) -> int:
         return self.window
 
-    def wrong(self) -> str:
+    def wrong_with(self, budget: int) -> str:
         if self.kernel % 2 == 0:
             return f"kernel is {self.kernel}, expected an odd number"
-        return "" if self.budget >= self.window else f"budget is {self.budget}, expected at least the window, {self.window}"
+        return "" if budget >= self.window else f"budget is {budget}, expected at least the window, {self.window}"
 
     def scores(self, layer: Layer, prompt: int) -> torch.Tensor:
         """Of the tokens before the window, [KV heads, tokens]."""
@@ -224,8 +224,20 @@ class SnapKv(Budget):
         scores = selection.window_scores(rows, self.kernel, self.pooling)
         return scores.view(len(layer.keys), -1, scores.shape[1]).mean(1)
 
+    def best(self, scores: torch.Tensor, budget: int, prompt: int) -> torch.Tensor:
+        """The window, and as many of the best scored tokens as the budget has room for."""
+        return selection.best_and_rest(scores, budget - self.window, prompt - self.window, prompt)
+
+
+@dataclass(frozen=True)
+class SnapKv(WindowScores, Budget):
+    """The best scored tokens, as many in each head."""
+
+    def wrong(self) -> str:
+        return self.wrong_with(self.budget)
+
     def choose(self, layer: Layer, count: int, prompt: int) -> torch.Tensor:
-        return selection.best_and_rest(self.scores(layer, prompt), self.budget - self.window, prompt - self.window, prompt)
+        return self.best(self.scores(layer, prompt), self.budget, prompt)
 
 
 @dataclass(frozen=True)
@@ -295,30 +307,20 @@ class LazyHeads(ByHead):
 
 
 @dataclass(frozen=True)
-class HeadKv(ByHead):
-    """SnapKV with a budget for each KV head."""
+class HeadKv(ByHead, WindowScores):
+    """The best scored tokens, by a budget for each KV head."""
 
     budgets: tuple[int, ...] = each(whole(1))
-    window: int = whole(1, 4096)
-    kernel: int = whole(1, 4095)
-    pooling: str = word("avg", "max")
-
-    @property
-    def queries(self) -> int:
-        return self.window
 
     def wrong(self) -> str:
-        return next(filter(None, (self.of_head(budget).wrong() for budget in self.budgets)), "")
-
-    def of_head(self, budget: int) -> SnapKv:
-        return SnapKv(budget, self.window, self.kernel, self.pooling)
+        return next(filter(None, map(self.wrong_with, self.budgets)), "")
 
     def kept_of_heads(self, prompt: int) -> list[int]:
         return [min(prompt, budget) for budget in self.budgets]
 
     def choose(self, layer: Layer, count: int, prompt: int) -> list[torch.Tensor]:
-        scores, window = self.of_head(self.window).scores(layer, prompt), prompt - self.window
-        return [selection.best_and_rest(row[None], most - self.window, window, prompt)[0] for row, most in zip(scores, self.budgets)]
+        scores = self.scores(layer, prompt)
+        return [self.best(row[None], most, prompt)[0] for row, most in zip(scores, self.budgets)]
 
 
 METHODS = {
