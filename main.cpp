@@ -9,7 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "analyzer/capture/commands.hpp"
-#include "analyzer/model/chat.hpp"
+#include "analyzer/jinja/chat.hpp"
 #include "analyzer/profile/commands.hpp"
 #include "base/error.hpp"
 #include "base/program.hpp"

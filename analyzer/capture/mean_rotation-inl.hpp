@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "analyzer/model/config.hpp"
+#include "analyzer/config/config.hpp"
 
 namespace kvatlas::capture {
 

@@ -7,8 +7,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "analyzer/capture/tensors-inl.hpp"
-#include "analyzer/model/config.hpp"
-#include "analyzer/model/rope.hpp"
+#include "analyzer/config/config.hpp"
+#include "analyzer/config/rope.hpp"
 #include "base/key_window.hpp"
 #include "kernels/last_rows.hpp"
 

@@ -9,7 +9,7 @@
 
 #include "analyzer/capture/run_speed.hpp"
 #include "analyzer/capture/sample_capture.hpp"
-#include "analyzer/model/cache_card.hpp"
+#include "analyzer/config/cache_card.hpp"
 #include "base/error.hpp"
 #include "kernels/dispatch.hpp"
 

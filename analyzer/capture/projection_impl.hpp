@@ -10,7 +10,7 @@
 
 #include "analyzer/capture/ops_impl.hpp"
 #include "analyzer/capture/weights_impl.hpp"
-#include "analyzer/model/config.hpp"
+#include "analyzer/config/config.hpp"
 
 namespace kvatlas::capture {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "analyzer/capture/engine.hpp"
-#include "analyzer/model/chat.hpp"
+#include "analyzer/jinja/chat.hpp"
 #include "base/model_options.hpp"
 #include "data/prompts.hpp"
 

@@ -9,7 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "analyzer/capture/weights_impl.hpp"
-#include "analyzer/model/config.hpp"
+#include "analyzer/config/config.hpp"
 
 namespace kvatlas::capture {
 

@@ -8,9 +8,9 @@
 #include <sstream>
 #include <system_error>
 
-#include "analyzer/model/config_files.hpp"
-#include "analyzer/model/gguf.hpp"
-#include "analyzer/model/safetensors.hpp"
+#include "analyzer/checkpoint/gguf.hpp"
+#include "analyzer/checkpoint/safetensors.hpp"
+#include "analyzer/config/config_files.hpp"
 #include "analyzer/model/weights.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"

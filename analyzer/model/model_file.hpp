@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/model/config.hpp"
-#include "analyzer/model/tensor.hpp"
-#include "analyzer/model/tokenizer.hpp"
+#include "analyzer/checkpoint/tensor.hpp"
+#include "analyzer/config/config.hpp"
+#include "analyzer/tokenizer/tokenizer.hpp"
 
 namespace kvatlas::model {
 

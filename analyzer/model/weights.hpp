@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analyzer/model/config_files.hpp"
+#include "analyzer/config/config_files.hpp"
 #include "analyzer/model/model_file.hpp"
 
 namespace kvatlas::model {

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analyzer/model/config_files.hpp"
-#include "analyzer/model/json_members.hpp"
+#include "analyzer/checkpoint/json_members.hpp"
+#include "analyzer/config/config_files.hpp"
 #include "analyzer/profile/dataset_impl.hpp"
 #include "analyzer/profile/header_impl.hpp"
 #include "analyzer/profile/statistics.hpp"

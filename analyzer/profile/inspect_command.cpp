@@ -10,8 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analyzer/model/cache_card.hpp"
-#include "analyzer/model/chat.hpp"
+#include "analyzer/config/cache_card.hpp"
+#include "analyzer/jinja/chat.hpp"
 #include "analyzer/model/model_file.hpp"
 #include "analyzer/profile/commands.hpp"
 #include "analyzer/profile/inspect_profile.hpp"

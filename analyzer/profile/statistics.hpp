@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/model/config.hpp"
+#include "analyzer/config/config.hpp"
 #include "analyzer/profile/profile.hpp"
 #include "base/error.hpp"
 #include "kernels/lag_scores.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "analyzer/model/cache_card.hpp"
+#include "analyzer/config/cache_card.hpp"
 #include "base/error.hpp"
 #include "calibrate/inspect/commands.hpp"
 #include "calibrate/rules/cache_bytes.hpp"

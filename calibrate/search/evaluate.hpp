@@ -11,7 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analyzer/model/tokenizer.hpp"
+#include "analyzer/tokenizer/tokenizer.hpp"
 #include "calibrate/report/report.hpp"
 #include "calibrate/rules/calibrated.hpp"
 #include "calibrate/rules/rules.hpp"

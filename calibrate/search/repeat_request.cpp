@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "analyzer/model/chat.hpp"
+#include "analyzer/jinja/chat.hpp"
 #include "base/error.hpp"
 
 namespace kvatlas::calibrate {

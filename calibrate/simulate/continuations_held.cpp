@@ -2,7 +2,7 @@
 // What continuations see and hold, position by position.
 #include <algorithm>
 
-#include "analyzer/model/cache_card.hpp"
+#include "analyzer/config/cache_card.hpp"
 #include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/continuations_impl.hpp"
 

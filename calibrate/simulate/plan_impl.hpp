@@ -10,7 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "analyzer/model/rope.hpp"
+#include "analyzer/config/rope.hpp"
 #include "calibrate/simulate/held_heads_impl.hpp"
 #include "calibrate/simulate/plan.hpp"
 

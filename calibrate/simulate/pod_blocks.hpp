@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "analyzer/model/config.hpp"
+#include "analyzer/config/config.hpp"
 #include "calibrate/policy/policy.hpp"
 
 namespace kvatlas::calibrate {

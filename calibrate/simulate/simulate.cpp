@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "analyzer/model/cache_card.hpp"
+#include "analyzer/config/cache_card.hpp"
 #include "base/error.hpp"
 #include "base/free_memory.hpp"
 #include "base/interrupt.hpp"

@@ -10,8 +10,8 @@
 #include <iterator>
 #include <string>
 
-#include "analyzer/model/gguf.hpp"
-#include "analyzer/model/tokenizer.hpp"
+#include "analyzer/checkpoint/gguf.hpp"
+#include "analyzer/tokenizer/tokenizer.hpp"
 #include "base/error.hpp"
 
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "analyzer/model/cache_card.hpp"
+#include "analyzer/config/cache_card.hpp"
 #include "analyzer/profile/commands.hpp"
 #include "base/error.hpp"
 #include "calibrate/inspect/commands.hpp"

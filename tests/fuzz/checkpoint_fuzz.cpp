@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/model/safetensors.hpp"
+#include "analyzer/checkpoint/safetensors.hpp"
 #include "analyzer/model/weights.hpp"
 #include "base/error.hpp"
 #include "tests/fuzz/two_parts.hpp"

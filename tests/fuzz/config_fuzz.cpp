@@ -2,8 +2,8 @@
 // config.json and, after a zero byte, generation_config.json; then the rope that follows from them.
 #include <cstdint>
 
-#include "analyzer/model/config_files.hpp"
-#include "analyzer/model/rope.hpp"
+#include "analyzer/config/config_files.hpp"
+#include "analyzer/config/rope.hpp"
 #include "base/error.hpp"
 #include "tests/fuzz/two_parts.hpp"
 

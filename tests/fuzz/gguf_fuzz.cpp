@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "analyzer/model/gguf.hpp"
+#include "analyzer/checkpoint/gguf.hpp"
 #include "analyzer/model/weights.hpp"
 #include "base/error.hpp"
 

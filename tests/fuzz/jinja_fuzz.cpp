@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analyzer/model/jinja.hpp"
+#include "analyzer/jinja/jinja.hpp"
 #include "base/error.hpp"
 #include "tests/fuzz/two_parts.hpp"
 

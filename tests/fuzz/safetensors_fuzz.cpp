@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "analyzer/model/safetensors.hpp"
+#include "analyzer/checkpoint/safetensors.hpp"
 #include "base/error.hpp"
 
 using namespace kvatlas;

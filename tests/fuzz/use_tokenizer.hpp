@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analyzer/model/tokenizer.hpp"
+#include "analyzer/tokenizer/tokenizer.hpp"
 
 namespace kvatlas::model {
 

@@ -11,8 +11,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "analyzer/checkpoint/tensor.hpp"
 #include "analyzer/model/model_file.hpp"
-#include "analyzer/model/tensor.hpp"
 #include "tests/support/golden.hpp"
 
 namespace kvatlas::model {

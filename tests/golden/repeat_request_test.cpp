@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include "analyzer/model/chat.hpp"
+#include "analyzer/jinja/chat.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/golden.hpp"
 

@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/model/chat.hpp"
-#include "analyzer/model/gguf.hpp"
-#include "analyzer/model/pretokenizer.hpp"
-#include "analyzer/model/tokenizer.hpp"
+#include "analyzer/checkpoint/gguf.hpp"
+#include "analyzer/jinja/chat.hpp"
+#include "analyzer/tokenizer/pretokenizer.hpp"
+#include "analyzer/tokenizer/tokenizer.hpp"
 #include "tests/support/golden.hpp"
 #include "tests/support/tokenizer_checks.hpp"
 

@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/model/byte_alphabet.hpp"
+#include "analyzer/tokenizer/byte_alphabet.hpp"
 #include "base/plain_text.hpp"
 #include "base/str.hpp"
 #include "calibrate/runtimes/runtimes.hpp"

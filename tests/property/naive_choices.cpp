@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "analyzer/model/rope.hpp"
+#include "analyzer/config/rope.hpp"
 #include "calibrate/simulate/held_heads_impl.hpp"
 #include "tests/property/naive_decode.hpp"
 

@@ -8,7 +8,7 @@
 
 #include <gmock/gmock.h>
 
-#include "analyzer/model/rope.hpp"
+#include "analyzer/config/rope.hpp"
 #include "calibrate/policy/read_apart.hpp"
 #include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/continuations.hpp"

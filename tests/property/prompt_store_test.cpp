@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 
-#include "analyzer/model/cache_card.hpp"
+#include "analyzer/config/cache_card.hpp"
 #include "base/error.hpp"
 #include "tests/property/simulation_fixture.hpp"
 #include "tests/support/model_bytes.hpp"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "analyzer/model/config.hpp"
+#include "analyzer/config/config.hpp"
 #include "analyzer/profile/statistics.hpp"
 
 namespace kvatlas::testing_support {

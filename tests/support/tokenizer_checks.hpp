@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "analyzer/model/tokenizer.hpp"
+#include "analyzer/tokenizer/tokenizer.hpp"
 
 namespace kvatlas::testing_support {
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes analyzer/model/iq_grids_impl.hpp: the code books of GGUF's IQ formats.
+"""Writes analyzer/checkpoint/iq_grids_impl.hpp: the code books of GGUF's IQ formats.
 
 python make_iq_grids.py OUT
 

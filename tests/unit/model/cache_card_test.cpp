@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analyzer/model/cache_card.hpp"
+#include "analyzer/config/cache_card.hpp"
 
 #include <algorithm>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/model/config.hpp"
+#include "analyzer/config/config.hpp"
 #include "analyzer/model/model_file.hpp"
 #include "base/error.hpp"
 #include "tests/support/error_of.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversations beside what Jinja makes of them with templates of the shapes that models have
 // (data/chat_cases.json, by support/make_chat_cases.py).
-#include "analyzer/model/chat.hpp"
+#include "analyzer/jinja/chat.hpp"
 
 #include <fstream>
 

@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "analyzer/model/config_files.hpp"
-#include "analyzer/model/gguf.hpp"
+#include "analyzer/checkpoint/gguf.hpp"
+#include "analyzer/config/config_files.hpp"
 #include "tests/support/tiny_model.hpp"
 
 namespace kvatlas::model {

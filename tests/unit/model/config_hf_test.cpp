@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/model/config_files.hpp"
+#include "analyzer/config/config_files.hpp"
 #include "tests/support/model_bytes.hpp"
 
 namespace kvatlas::model::config_hf_tests {

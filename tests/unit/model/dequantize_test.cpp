@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "analyzer/model/tensor.hpp"
+#include "analyzer/checkpoint/tensor.hpp"
 #include "base/half.hpp"
 
 namespace kvatlas::model {

@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include "analyzer/model/config_files.hpp"
-#include "analyzer/model/families_hf.hpp"
+#include "analyzer/config/config_files.hpp"
+#include "analyzer/config/families_hf.hpp"
 #include "base/str.hpp"
 #include "tests/support/places.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analyzer/model/gguf.hpp"
+#include "analyzer/checkpoint/gguf.hpp"
 
 #include <filesystem>
 #include <fstream>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pieces of Jinja beside what jinja2 makes of them (data/chat_cases.json, by
 // support/make_chat_cases.py); what a message says; and templates that want to do harm.
-#include "analyzer/model/jinja.hpp"
+#include "analyzer/jinja/jinja.hpp"
 
 #include <chrono>
 #include <fstream>

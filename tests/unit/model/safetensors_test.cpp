@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analyzer/model/safetensors.hpp"
+#include "analyzer/checkpoint/safetensors.hpp"
 
 #include <filesystem>
 #include <string>

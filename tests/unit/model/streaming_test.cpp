@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/model/byte_alphabet.hpp"
-#include "analyzer/model/tokenizer.hpp"
+#include "analyzer/tokenizer/byte_alphabet.hpp"
+#include "analyzer/tokenizer/tokenizer.hpp"
 #include "base/error.hpp"
 #include "tests/support/tokenizer_checks.hpp"
 

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/model/tokenizer.hpp"
+#include "analyzer/tokenizer/tokenizer.hpp"
 #include "tests/support/places.hpp"
 #include "tests/support/tokenizer_checks.hpp"
 

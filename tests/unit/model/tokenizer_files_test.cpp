@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/model/gguf.hpp"
-#include "analyzer/model/tokenizer.hpp"
+#include "analyzer/checkpoint/gguf.hpp"
+#include "analyzer/tokenizer/tokenizer.hpp"
 #include "base/error.hpp"
 #include "tests/support/model_bytes.hpp"
 

@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/model/regex.hpp"
-#include "analyzer/model/sentencepiece_normalizer.hpp"
-#include "analyzer/model/tokenizer.hpp"
+#include "analyzer/tokenizer/regex.hpp"
+#include "analyzer/tokenizer/sentencepiece_normalizer.hpp"
+#include "analyzer/tokenizer/tokenizer.hpp"
 #include "base/error.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/support/tokenizer_checks.hpp"

@@ -8,7 +8,7 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
-#include "analyzer/model/tokenizer.hpp"
+#include "analyzer/tokenizer/tokenizer.hpp"
 #include "tests/support/tokenizer_checks.hpp"
 
 namespace kvatlas::model {
