@@ -23,8 +23,8 @@ inline float share_of(std::uint8_t code) {
   return static_cast<float>(std::exp2(code * kScale + kOffset));
 }
 
-/// The nearest code of a share from 0 to 1; kUnknown for NaN. The kernel that writes maps
-/// (kernels/log2_store.hpp) makes the same codes from logarithms.
+/// The nearest code of a share from 0 to 1; kUnknown for NaN. What writes maps
+/// (analyzer/capture/prefill_capture.cpp) makes the same codes from logarithms.
 inline std::uint8_t code_of(float share) {
   if (std::isnan(share)) return kUnknown;
   if (share <= 0) return 0;

@@ -9,7 +9,7 @@
 #include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
 #include "kernels/select.hpp"
-#include "kernels/window_scores_impl.hpp"
+#include "kernels/top_counts_impl.hpp"
 
 namespace kvatlas::kernels {
 namespace {

@@ -15,6 +15,7 @@
 #include <ATen/ops/mean.h>
 
 #include "analyzer/capture/sample_capture_impl.hpp"
+#include "analyzer/capture/selections-inl.hpp"
 #include "base/parallel.hpp"
 #include "kernels/kernels.hpp"
 
@@ -65,26 +66,13 @@ at::Tensor SampleCapture::State::buffer(std::size_t number, at::IntArrayRef shap
 void SampleCapture::State::store_log2(const at::Tensor& shares, const std::string& name,
                                       std::int64_t layer, std::vector<std::int64_t> shape,
                                       float least) {
-  const at::Tensor dense = shares.contiguous();
-  const std::int64_t count = dense.numel();
   profile::Array& to = array(name, std::move(shape));
   const auto type = to.type == profile::Type::f32   ? at::kFloat
                     : to.type == profile::Type::f16 ? at::kHalf
                                                     : at::kByte;
-  const std::int64_t bytes = count * profile::type_bytes(to.type);
-  const at::Tensor place = at::from_blob(to.bytes.data() + layer * bytes, {count}, type);
-  const at::Tensor stored =
-      dense.is_cpu() ? place : at::empty({count}, dense.options().dtype(type));
-  kernels::Log2Store io{dense.const_data_ptr<float>(), count, least};
-  io.memory = dense.is_cpu() ? Memory::host : Memory::device;
-  if (type == at::kFloat)
-    io.as_float = static_cast<float*>(stored.mutable_data_ptr());
-  else if (type == at::kHalf)
-    io.as_half = static_cast<std::uint16_t*>(stored.mutable_data_ptr());
-  else
-    io.as_code = static_cast<std::uint8_t*>(stored.mutable_data_ptr());
-  kernels::log2_store(io);
-  if (!dense.is_cpu()) place.copy_(stored);  // smaller than the shares
+  const std::int64_t bytes = shares.numel() * profile::type_bytes(to.type);
+  at::from_blob(to.bytes.data() + layer * bytes, shares.sizes(), type)
+      .copy_(stored_log2(shares, type, least));
 }
 
 at::Tensor SampleCapture::State::to_look_at(const at::Tensor& values) const {

@@ -56,8 +56,7 @@ void choose_window_kinds(const CaptureOptions& options, CaptureSettings& setting
         if (pooling != "avg" && pooling != "max")
           fail(ErrorCode::usage, "--poolings ", quoted(pooling), ": choose of avg and max");
         settings.window_kinds.push_back(
-            {window, kernel,
-             pooling == "avg" ? kernels::Pooling::average : kernels::Pooling::maximum});
+            {window, kernel, pooling == "avg" ? Pooling::average : Pooling::maximum});
       }
 }
 

@@ -14,9 +14,14 @@
 namespace kvatlas::capture {
 
 /// The scores of the tokens before the window by its attention rows, the last of [heads, rows,
-/// tokens]: [groups, positions].
+/// tokens]: [groups, positions]. They are the means of the rows, pooled over neighbouring positions
+/// (an average counts the zeros beyond both ends), then the means of each group of heads.
 at::Tensor window_scores(const at::Tensor& rows, const profile::WindowKind& kind,
                          std::int64_t groups);
+
+/// The logarithms of shares as they are stored: as they are, or as codes (base/share_code.hpp).
+/// Shares below `least` count as none.
+at::Tensor stored_log2(const at::Tensor& shares, at::ScalarType type, float least);
 
 /// One of LagKV's cuts, and where the positions that stay go: [n_kv_heads, lag_length].
 struct LagCut {

@@ -1,21 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <limits>
 
+#include <ATen/ops/avg_pool1d.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/log2.h>
+#include <ATen/ops/masked_fill.h>
+#include <ATen/ops/max_pool1d.h>
+#include <ATen/ops/mean.h>
 
 #include "analyzer/capture/kernel_inputs-inl.hpp"
 #include "analyzer/capture/selections-inl.hpp"
-#include "kernels/window_scores.hpp"
+#include "base/share_code.hpp"
 
 namespace kvatlas::capture {
 
 at::Tensor window_scores(const at::Tensor& rows, const profile::WindowKind& kind,
                          std::int64_t groups) {
-  const at::Tensor last = rows.narrow(1, rows.size(1) - kind.window, kind.window);
-  at::Tensor scores = at::empty({groups, rows.size(2) - kind.window}, rows.options());
-  kernels::window_scores({AnyView<3>(view_of<const float, 3>(last)), kind.window, kind.kernel,
-                          kind.pooling, view_of<float, 2>(scores)});
-  return scores;
+  const std::int64_t positions = rows.size(2) - kind.window;
+  if (positions == 0) return at::empty({groups, 0}, rows.options());
+  const at::Tensor means = rows.narrow(1, rows.size(1) - kind.window, kind.window)
+                               .narrow(2, 0, positions)
+                               .mean(1)
+                               .unsqueeze(1);
+  const at::Tensor pooled = kind.pooling == Pooling::average
+                                ? at::avg_pool1d(means, kind.kernel, 1, kind.kernel / 2)
+                                : at::max_pool1d(means, kind.kernel, 1, kind.kernel / 2);
+  return pooled.view({groups, -1, positions}).mean(1);
+}
+
+at::Tensor stored_log2(const at::Tensor& shares, at::ScalarType type, float least) {
+  constexpr double kNothing = -std::numeric_limits<double>::infinity();
+  at::Tensor logs = shares.log2().masked_fill_(shares.lt(least), kNothing);
+  if (type != at::kByte) return logs;
+  const at::Tensor unknown = logs.isnan();
+  logs.mul_(1 / share_code::kScale).add_(share_code::kOne).clamp_(0, share_code::kOne).round_();
+  return logs.masked_fill_(unknown, share_code::kUnknown);
 }
 
 void cut_by_lag(const AnyView<3>& keys, const AnyView<3>& values, std::int64_t n_tokens,

@@ -12,7 +12,6 @@ namespace kvatlas::profile {
 namespace {
 
 using kernels::LagVariant;
-using kernels::Pooling;
 
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
 

@@ -11,9 +11,9 @@
 #include "analyzer/config/config.hpp"
 #include "analyzer/profile/profile.hpp"
 #include "base/error.hpp"
+#include "base/pooling.hpp"
 #include "kernels/lag_scores.hpp"
 #include "kernels/last_rows.hpp"
-#include "kernels/window_scores.hpp"
 
 namespace kvatlas::profile {
 
@@ -70,7 +70,7 @@ std::string raw_name(const char* what, std::int64_t layer);
 /// The settings of window scores.
 struct WindowKind {
   std::int64_t window = 16, kernel = 7;
-  kernels::Pooling pooling = kernels::Pooling::average;
+  Pooling pooling = Pooling::average;
   std::string label() const;
 };
 
@@ -108,7 +108,7 @@ struct CaptureSettings {
   std::vector<kernels::Proximity> proximities;
   std::int64_t mass_rows = 32, js_rows = 16;
   std::vector<std::int64_t> budgets = {64, 96, 128, 256, 512, 1024};
-  std::vector<WindowKind> window_kinds = {{}, {16, 7, kernels::Pooling::maximum}};
+  std::vector<WindowKind> window_kinds = {{}, {16, 7, Pooling::maximum}};
   std::int64_t sink = 16;
   std::vector<std::int64_t> lags = {64, 128, 256, 512, 1024};
   std::vector<std::string> ratios = {"1/2", "1/4", "1/6", "1/8"};

@@ -18,17 +18,17 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/pooling.hpp"
 #include "calibrate/policy/kv_format.hpp"
 #include "kernels/lag_scores.hpp"
 #include "kernels/last_rows.hpp"
 #include "kernels/select.hpp"
-#include "kernels/window_scores.hpp"
 
 namespace kvatlas::calibrate {
 
 using kernels::LagVariant;
-using kernels::Pooling;
 using kernels::Proximity;
+using kvatlas::Pooling;
 
 /// [layer][KV head]: 1 where only the initial and recent tokens are kept, else 0.
 using LazyHeads = std::vector<std::vector<std::uint8_t>>;

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
 
 #include "analyzer/capture/tensors-inl.hpp"
 #include "calibrate/simulate/cache_copies_impl.hpp"
-#include "kernels/gather.hpp"
 
 namespace kvatlas::calibrate {
-
-using capture::any_view;
-using capture::view_of;
 
 CacheCopies::CacheCopies(const model::Config& config, const at::TensorOptions& options)
     : config_(config), options_(options), layers_(static_cast<std::size_t>(config.n_layers)) {
@@ -37,31 +34,24 @@ void CacheCopies::reserve(std::int64_t number, std::int64_t rows) {
 std::vector<CopiedRows> CacheCopies::add(std::int64_t layer, const capture::Sequence::Cache& from,
                                          const std::vector<std::vector<std::int64_t>>& tokens) {
   std::vector<CopiedRows> out(tokens.size());
-  std::vector<std::int64_t> positions, offsets{0}, starts;
-  for (const auto& of_head : tokens)
-    positions.insert(positions.end(), of_head.begin(), of_head.end());
-  if (positions.empty()) return out;
+  std::int64_t rows = 0;
+  for (const auto& of_head : tokens) rows += std::ssize(of_head);
+  if (rows == 0) return out;
   Layer& to = layers_[layer];
-  reserve(layer, static_cast<std::int64_t>(positions.size()));
+  reserve(layer, rows);
+  const at::Tensor key = capture::tensor_of(from.key), value = capture::tensor_of(from.value);
   for (std::size_t g = 0; g < tokens.size(); ++g) {
-    starts.push_back(to.used + offsets.back());
-    offsets.push_back(offsets.back() + static_cast<std::int64_t>(tokens[g].size()));
-    if (!tokens[g].empty())
-      out[g] = {starts.back(), std::make_shared<const std::vector<std::int64_t>>(tokens[g])};
+    if (tokens[g].empty()) continue;
+    out[g] = {to.used, std::make_shared<const std::vector<std::int64_t>>(tokens[g])};
+    const at::Tensor which = at::tensor(tokens[g], at::kLong).to(options_.device());
+    const auto copy = [&](const at::Tensor& all, const at::Tensor& target) {
+      at::Tensor place = target.narrow(0, to.used, which.size(0));
+      at::index_select_out(place, all.select(0, static_cast<std::int64_t>(g)), 0, which);
+    };
+    copy(key, to.key);
+    copy(value, to.value);
+    to.used += which.size(0);
   }
-  const auto on_device = [&](const std::vector<std::int64_t>& values) {
-    return at::tensor(values, at::kLong).to(options_.device());
-  };
-  const at::Tensor where = on_device(positions), parts = on_device(offsets),
-                   first = on_device(starts);
-  const auto copy = [&](const AnyView<3>& rows, const at::Tensor& target) {
-    kernels::gather({rows, view_of<const std::int64_t, 1>(where),
-                     view_of<const std::int64_t, 1>(parts), view_of<const std::int64_t, 1>(first),
-                     target.mutable_data_ptr(), target.size(0)});
-  };
-  copy(from.key, to.key);
-  copy(from.value, to.value);
-  to.used += offsets.back();
   return out;
 }
 

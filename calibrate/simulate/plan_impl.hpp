@@ -178,4 +178,10 @@ using LayerScores = std::function<at::Tensor(const Draft&, std::int64_t layer)>;
 /// The planner of a part that keeps `budget` tokens of the prompt, those with the best scores.
 PartPlanner best_scored(Needs needs, std::int64_t budget, LayerScores scores_of);
 
+/// Rows of two layers with one direction, which lies t of the way from the lower layer's to the
+/// upper layer's, and their own lengths. Where the two are nearly parallel, the direction is the
+/// mean's; where they are opposite, the nearer one's; where one has no length, the other's.
+std::pair<at::Tensor, at::Tensor> merged_directions(const at::Tensor& below,
+                                                    const at::Tensor& above, double t);
+
 }  // namespace kvatlas::calibrate

@@ -14,9 +14,9 @@
 #include "calibrate/policy/read_apart.hpp"
 #include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/continuations.hpp"
+#include "calibrate/simulate/kl_divergence.hpp"
 #include "calibrate/simulate/prompt_store.hpp"
 #include "calibrate/simulate/vertical_slash_impl.hpp"
-#include "kernels/row_compare.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -452,15 +452,9 @@ class Simulation {
 
   void compare(std::span<const float> logits, std::int64_t index, Progress& progress) const {
     const auto& reference = reference_.logits[index];
-    const std::array<std::int64_t, 2> shape{1, config_.vocab_size};
-    float kl = 0;
-    std::uint8_t same = 0;
-    kernels::row_compare({View<const float, 2>(reference.data(), shape),
-                          View<const float, 2>(logits.data(), shape),
-                          {&kl, {1}},
-                          {},
-                          {&same, {1}}});
-    add_comparison(progress, static_cast<double>(kl), same != 0);
+    const double kl = kl_divergence(reference, logits);
+    add_comparison(progress, kl,
+                   !std::isnan(kl) && capture::argmax(reference) == capture::argmax(logits));
   }
 
   std::optional<capture::ContinuationStep> next_step(Reading& reading) {

@@ -9,7 +9,7 @@
 #include "kernels/causal_attention.hpp"
 #include "kernels/js_divergence.hpp"
 #include "kernels/last_rows.hpp"
-#include "kernels/window_scores.hpp"
+#include "kernels/top_counts.hpp"
 #include "tests/bench/measure.hpp"
 #include "tests/bench/torch_peers.hpp"
 #include "tests/support/random.hpp"
@@ -79,27 +79,6 @@ void add_js(const std::string& shape, std::int64_t layers, std::int64_t heads,
     row.least_of_limit = 0.8;
     if (with_peer) row.peers = {{"LibTorch's xlogy", torch_js(layers, heads, kRows, n_tokens)}};
     return row;
-  });
-}
-
-void add_window_scores(const std::string& shape, std::int64_t heads, std::int64_t n_tokens) {
-  constexpr std::int64_t kWindow = 16;
-  add("3 window scores/" + shape, [=] {
-    const auto probs = softmax_rows(heads * kWindow, n_tokens);
-    const auto scores = zeros<float>(heads * (n_tokens - kWindow));
-    const WindowScores io{View<const float, 3>(probs->data(), {heads, kWindow, n_tokens}),
-                          kWindow,
-                          7,
-                          Pooling::average,
-                          {scores->data(), {heads, n_tokens - kWindow}}};
-    const std::int64_t bytes = 4 * heads * kWindow * n_tokens;
-    return Row{[=] { window_scores(io); },
-               {probs, scores},
-               static_cast<double>(bytes),
-               "B",
-               reading(bytes),
-               {{"LibTorch's mean and avg_pool1d",
-                 torch_window_scores(heads, kWindow, n_tokens - kWindow, 7)}}};
   });
 }
 
@@ -198,8 +177,6 @@ const bool registered = [] {
   add_last_rows("32 heads, 32 rows x 8192, dim 128", 32, 8, 32, 8192, 128, true);
   add_js("30 layers x 9 heads x 16 x 4096", 30, 9, 4096, true);
   add_js("32 layers x 32 heads x 16 x 8192", 32, 32, 8192, false);
-  add_window_scores("9 heads x 4096", 9, 4096);
-  add_window_scores("32 heads x 32768", 32, 32768);
   add_counts("30 x 9 x 4080, one k", 30, 9, 4080, {128});
   add_counts("32 x 32 x 8176, one k", 32, 32, 8176, {512});
   add_counts("32 x 32 x 8176, six k", 32, 32, 8176, {64, 96, 128, 256, 512, 1024});

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What works on whole caches and on logits. Small is SmolLM2-135M at 4096 tokens, large a layer of
+// What works on whole caches. Small is SmolLM2-135M at 4096 tokens, large a layer of
 // Llama-3-8B at 16384.
 #include <array>
 #include <numeric>
 
-#include "kernels/gather.hpp"
 #include "kernels/kv_quant.hpp"
 #include "kernels/lag_scores.hpp"
-#include "kernels/minicache_merge.hpp"
 #include "kernels/ragged_decode.hpp"
-#include "kernels/row_compare.hpp"
 #include "tests/bench/measure.hpp"
 
 namespace kvatlas::bench {
@@ -52,26 +49,6 @@ void add_lag(const Shape& s, const char* what, LagVariant variant,
   });
 }
 
-void add_compare(std::int64_t rows, std::int64_t vocab) {
-  add("6 row comparison/" + std::to_string(rows) + " x " + std::to_string(vocab), [=] {
-    const auto full = normals(rows * vocab), other = normals(rows * vocab);
-    const auto values = zeros<float>(2 * rows);
-    const auto same = zeros<std::uint8_t>(rows);
-    const RowCompare io{View<const float, 2>(full->data(), {rows, vocab}),
-                        View<const float, 2>(other->data(), {rows, vocab}),
-                        {values->data(), {rows}},
-                        {values->data() + rows, {rows}},
-                        {same->data(), {rows}}};
-    const std::int64_t bytes = 2 * 4 * rows * vocab;
-    return Row{[=] { row_compare(io); },
-               {full, other, values, same},
-               static_cast<double>(bytes),
-               "B",
-               reading(bytes),
-               {}};
-  });
-}
-
 void add_quantise(const Shape& s, QuantAxis axis, bool back) {
   const char* what = back                           ? "7 from 4 bits, per token/"
                      : axis == QuantAxis::per_token ? "7 to 4 bits, per token/"
@@ -95,54 +72,6 @@ void add_quantise(const Shape& s, QuantAxis axis, bool back) {
     const std::int64_t bytes = s.count() * 4 + s.count() / 2 + s.count() / kQuantGroup * 4;
     return Row{back ? Work([=] { kv_dequantise(out); }) : [=] { kv_quantise(in); },
                {from, codes, scales, restored},
-               static_cast<double>(bytes),
-               "B",
-               copying(bytes),
-               {}};
-  });
-}
-
-void add_merge(const Shape& s) {
-  add("7 merge of two layers/" + s.text(), [=] {
-    const auto lower = normals(s.count()), upper = normals(s.count());
-    const auto first = zeros<float>(s.count()), second = zeros<float>(s.count());
-    const MinicacheMerge io{View<const float, 3>(lower->data(), s.sizes()),
-                            View<const float, 3>(upper->data(), s.sizes()),
-                            0.6,
-                            {first->data(), s.sizes()},
-                            {second->data(), s.sizes()}};
-    const std::int64_t bytes = 4 * 4 * s.count();
-    return Row{[=] { minicache_merge(io); },
-               {lower, upper, first, second},
-               static_cast<double>(bytes),
-               "B",
-               copying(bytes),
-               {}};
-  });
-}
-
-/// Every fourth token, others in each head.
-void add_gather(const Shape& s) {
-  add("8 gather of a quarter/" + s.text(), [=] {
-    const auto from = normals(s.count());
-    const auto positions = zeros<std::int64_t>(0), starts = zeros<std::int64_t>(0),
-               offsets = zeros<std::int64_t>(1);
-    for (std::int64_t g = 0; g < s.heads; ++g) {
-      starts->push_back(offsets->back());
-      for (std::int64_t i = g % 4; i < s.tokens; i += 4) positions->push_back(i);
-      offsets->push_back(static_cast<std::int64_t>(positions->size()));
-    }
-    const std::int64_t kept = offsets->back();
-    const auto to = zeros<float>(kept * s.dim);
-    const Gather io{View<const float, 3>(from->data(), s.sizes()),
-                    {positions->data(), {kept}},
-                    {offsets->data(), {s.heads + 1}},
-                    {starts->data(), {s.heads}},
-                    to->data(),
-                    kept};
-    const std::int64_t bytes = 2 * 4 * kept * s.dim;
-    return Row{[=] { gather(io); },
-               {from, positions, starts, offsets, to},
                static_cast<double>(bytes),
                "B",
                copying(bytes),
@@ -198,14 +127,10 @@ const bool registered = [] {
   for (const Shape& s : {kSmall, kLarge}) add_lag(s, "LagKV, L 128", LagVariant::lag, {128});
   add_lag(kLarge, "LagKV, L 128, 512, 1024", LagVariant::lag, {128, 512, 1024});
   add_lag(kLarge, "LocalKV, L 128", LagVariant::local, {128});
-  add_compare(64, 49152);
-  add_compare(64, 128256);
   for (const Shape& s : {kSmall, kLarge}) {
     add_quantise(s, QuantAxis::per_channel, false);
     add_quantise(s, QuantAxis::per_token, false);
     add_quantise(s, QuantAxis::per_token, true);
-    add_merge(s);
-    add_gather(s);
   }
   add_decode(kSmall, 3);
   add_decode({3, 1024, 64}, 3, 180);

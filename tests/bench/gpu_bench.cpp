@@ -24,8 +24,7 @@
 #include "kernels/lag_scores.hpp"
 #include "kernels/last_rows.hpp"
 #include "kernels/ragged_decode.hpp"
-#include "kernels/row_compare.hpp"
-#include "kernels/window_scores.hpp"
+#include "kernels/top_counts.hpp"
 #include "tests/bench/bench_program.hpp"
 #include "tests/bench/gpu_limits.hpp"
 #include "tests/bench/measure.hpp"
@@ -126,20 +125,7 @@ void add_js() {
   });
 }
 
-void add_window_scores() {
-  constexpr std::int64_t kWindow = 16;
-  add("3 window scores/32 heads", [] {
-    const auto probs = at::rand({kHeads, kWindow, kTokens}, on_device(at::kFloat));
-    const auto scores = room({kHeads, kTokens - kWindow});
-    const WindowScores io{any_view<3>(probs), kWindow, 7, Pooling::average,
-                          view_of<float, 2>(scores)};
-    return Row{done([=] { window_scores(io); }),
-               {held(probs), held(scores)},
-               4.0 * kHeads * kWindow * kTokens,
-               "B",
-               device_reading(),
-               {}};
-  });
+void add_counts() {
   add("3 top-k counts/32 layers x 32 heads, six k", [] {
     const auto scores = at::rand({kLayers, kHeads, kTokens}, on_device(at::kFloat));
     TopCounts io;
@@ -216,23 +202,6 @@ void add_lag() {
   });
 }
 
-void add_compare() {
-  constexpr std::int64_t kRows = 512, kVocabulary = 128256;
-  add("6 row comparison/512 x 128256", [] {
-    const auto full = numbers({kRows, kVocabulary}, at::kFloat),
-               other = numbers({kRows, kVocabulary}, at::kFloat), values = room({2, kRows});
-    const auto same = at::empty({kRows}, on_device(at::kByte));
-    const RowCompare io{any_view<2>(full), any_view<2>(other), view_of<float, 1>(values[0]),
-                        view_of<float, 1>(values[1]), view_of<std::uint8_t, 1>(same)};
-    return Row{done([=] { row_compare(io); }),
-               {held(full), held(other), held(values), held(same)},
-               2.0 * 4 * kRows * kVocabulary,
-               "B",
-               device_reading(),
-               {}};
-  });
-}
-
 /// Four candidates that keep 1/1, 1/2, 1/4 and 1/8 of the tokens, each in rows of its own.
 void add_decode() {
   add("8 decode of 4 caches/8 KV heads, group 4", [] {
@@ -275,11 +244,10 @@ void run(int argc, char** argv) {
   add_last_rows(false);
   add_last_rows(true);
   add_js();
-  add_window_scores();
+  add_counts();
   add_lag();
   add_maps(true);
   add_maps(false);
-  add_compare();
   add_decode();
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();

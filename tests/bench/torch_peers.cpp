@@ -8,7 +8,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/add.h>
-#include <ATen/ops/avg_pool1d.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
@@ -99,13 +98,6 @@ Work torch_js(std::int64_t n_layers, std::int64_t n_heads, std::int64_t q_rows,
   });
 }
 
-Work torch_window_scores(std::int64_t n_heads, std::int64_t window, std::int64_t n_positions,
-                         std::int64_t kernel) {
-  const auto rows = at::rand({n_heads, window, n_positions});
-  return on_all_threads(
-      [=] { benchmark::DoNotOptimize(at::avg_pool1d(rows.mean(1), kernel, 1, kernel / 2)); });
-}
-
 Work torch_topk(std::int64_t count, std::int64_t k) {
   const auto scores = at::randn({count}).mul_(3).exp_();
   return on_all_threads([=] { benchmark::DoNotOptimize(at::topk(scores, k, 0, true, false)); });
@@ -122,7 +114,6 @@ Work torch_thin_matmul(std::int64_t, std::int64_t, std::int64_t, std::int64_t, s
 Work torch_triangle_matmul(std::int64_t, std::int64_t, std::int64_t, std::int64_t) { return {}; }
 Work torch_flash_attention(std::int64_t, std::int64_t, std::int64_t, std::int64_t) { return {}; }
 Work torch_js(std::int64_t, std::int64_t, std::int64_t, std::int64_t) { return {}; }
-Work torch_window_scores(std::int64_t, std::int64_t, std::int64_t, std::int64_t) { return {}; }
 Work torch_topk(std::int64_t, std::int64_t) { return {}; }
 
 }  // namespace kvatlas::bench

@@ -27,10 +27,6 @@ Work torch_flash_attention(std::int64_t n_heads, std::int64_t n_kv_heads, std::i
 Work torch_js(std::int64_t n_layers, std::int64_t n_heads, std::int64_t q_rows,
               std::int64_t n_tokens);
 
-/// Mean of the rows, then average pooling.
-Work torch_window_scores(std::int64_t n_heads, std::int64_t window, std::int64_t n_positions,
-                         std::int64_t kernel);
-
 Work torch_topk(std::int64_t count, std::int64_t k);
 
 }  // namespace kvatlas::bench

@@ -7,8 +7,8 @@
 
 #include "base/half.hpp"
 #include "kernels/kv_quant.hpp"
-#include "kernels/minicache_merge.hpp"
 #include "tests/property/round_row.hpp"
+#include "tests/support/slerp.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -142,7 +142,6 @@ void NaiveDecode::quantise(std::size_t number, std::int64_t begin, std::int64_t 
 }
 
 void NaiveDecode::merge(Head& lower, Head& upper) const {
-  const auto d = config_.head_dim;
   const auto angle = [](const Row& a, const Row& b) {
     const auto dot = [](const Row& x, const Row& y) {
       return std::inner_product(x.begin(), x.end(), y.begin(), 0.0);
@@ -156,12 +155,11 @@ void NaiveDecode::merge(Head& lower, Head& upper) const {
     std::vector<std::int64_t> merged;
     for (std::size_t i = at(plan_.minicache->retain); i < by_angle.size(); ++i)
       merged.push_back(by_angle[i].second);
-    const auto n = static_cast<std::int64_t>(merged.size());
-    std::vector<float> below = flat(a, merged), above = flat(b, merged);
-    const View<float, 3> low(below.data(), {1, n, d}), up(above.data(), {1, n, d});
-    kernels::minicache_merge({low, up, plan_.minicache->t, low, up}, kReference);
-    put_back(a, merged, below);
-    put_back(b, merged, above);
+    for (const auto j : merged) {
+      const auto [below, above] = testing_support::slerp(a[at(j)], b[at(j)], plan_.minicache->t);
+      a[at(j)] = below;
+      b[at(j)] = above;
+    }
   };
   run(lower.key, upper.key);
   run(lower.value, upper.value);

@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/window_scores.hpp"
+#include "kernels/top_counts.hpp"
 #include "tests/support/dynamickv_paper.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/random.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/window_scores.hpp"
+#include "kernels/top_counts.hpp"
 
 #include <limits>
 #include <numeric>
@@ -8,115 +8,12 @@
 #include "tests/support/error_of.hpp"
 #include "tests/support/kernel_test.hpp"
 
-namespace kvatlas::kernels::window_scores_tests {
+namespace kvatlas::kernels::top_counts_tests {
 namespace {
 
 using namespace testing_support;
 
 const float kNan = std::nanf("");
-
-struct Case {
-  std::int64_t n_heads, n_groups, q_rows, n_tokens, window, kernel;
-  Pooling pooling = Pooling::average;
-  DType type = DType::f32;
-  Layout layout = Layout::dense;
-};
-
-std::vector<float> scores_on(const Exec& exec, Memory memory, const Case& c,
-                             const std::vector<float>& rows) {
-  const Tensor<3> probs(rows, {c.n_heads, c.q_rows, c.n_tokens}, memory, c.type, c.layout);
-  const Output<float, 2> scores({c.n_groups, c.n_tokens - c.window}, memory, c.layout);
-  window_scores({probs.view, c.window, c.kernel, c.pooling, scores.view}, exec);
-  return scores.values();
-}
-
-class WindowScoresTest : public KernelTest {
- protected:
-  std::vector<float> run(const Case& c, const std::vector<float>& probs) {
-    return scores_on(exec(), memory(), c, probs);
-  }
-  static std::vector<float> reference(const Case& c, const std::vector<float>& probs) {
-    return scores_on(kReference, Memory::host, c, probs);
-  }
-};
-
-TEST_P(WindowScoresTest, MatchesTheReference) {
-  Random random(21);
-  for (Pooling pooling : {Pooling::average, Pooling::maximum})
-    for (Case c : {Case{1, 1, 1, 1, 1, 1},
-                   {1, 1, 1, 2, 1, 7},
-                   {2, 2, 4, 30, 3, 7},
-                   {6, 2, 16, 500, 16, 7},
-                   {4, 1, 20, 333, 8, 5},
-                   {2, 1, 3, 4500, 2, 3},
-                   {3, 3, 5, 100, 5, 1},
-                   {2, 2, 2, 10, 2, 101},
-                   {4, 2, 6, 200, 4, 7, Pooling::average, DType::f16},
-                   {4, 2, 6, 200, 4, 7, Pooling::average, DType::bf16, Layout::strided},
-                   {4, 4, 6, 2100, 4, 9, Pooling::average, DType::f32, Layout::strided},
-                   {6, 3, 5, 300, 4, 7, Pooling::average, DType::f32, Layout::swapped}}) {
-      c.pooling = pooling;
-      SCOPED_TRACE(testing::Message() << c.n_heads << "x" << c.n_tokens << " window " << c.window
-                                      << " kernel " << c.kernel);
-      std::vector<float> probs;
-      for (std::int64_t row = 0; row < c.n_heads * c.q_rows; ++row) {
-        const auto values = random.softmax_row(c.n_tokens, 3);
-        probs.insert(probs.end(), values.begin(), values.end());
-      }
-      const auto got = run(c, probs), expected = reference(c, probs);
-      ASSERT_EQ(got.size(), expected.size());
-      const auto terms = c.window + c.kernel + c.n_heads / c.n_groups;
-      const float bound = static_cast<float>(terms) * 0x1p-24f;
-      for (std::size_t i = 0; i < got.size(); ++i)
-        ASSERT_LE(std::abs(got[i] - expected[i]), (bound + 0x1p-23f) * expected[i]) << i;
-    }
-}
-
-TEST_P(WindowScoresTest, OddValuesReachTheirPoolAndNoFurther) {
-  for (Pooling pooling : {Pooling::average, Pooling::maximum})
-    for (float odd : {kNan, kInf, -kInf}) {
-      const Case c{1, 1, 2, 60, 2, 5, pooling};
-      std::vector<float> probs(120, 0.5f);
-      probs[20] = odd;
-      const auto got = run(c, probs);
-      for (std::size_t j = 0; j < 58; ++j) {
-        const bool near = j >= 18 && j <= 22;
-        if (!near && pooling == Pooling::maximum) {
-          EXPECT_EQ(got[j], 0.5f);
-        }
-        if (near && std::isnan(odd)) {
-          EXPECT_TRUE(std::isnan(got[j]));
-        }
-        if (near && odd == kInf) {
-          EXPECT_EQ(got[j], kInf);
-        }
-        if (near && odd == -kInf) {
-          EXPECT_EQ(got[j], pooling == Pooling::average ? -kInf : 0.5f);
-        }
-      }
-      EXPECT_FLOAT_EQ(got[30], 0.5f);
-    }
-}
-
-TEST_P(WindowScoresTest, DenormalsAndZerosAreKept) {
-  const Case c{1, 1, 1, 5, 1, 1};
-  EXPECT_EQ(run(c, {0, 1e-42f, 0, 1, 0}), (std::vector<float>{0, 1e-42f, 0, 1}));
-}
-
-TEST_P(WindowScoresTest, EmptyInputs) {
-  EXPECT_TRUE(run({2, 2, 3, 3, 3, 7}, std::vector<float>(18)).empty())
-      << "no position before the window";
-  EXPECT_TRUE(run({0, 0, 3, 9, 3, 7}, {}).empty());
-}
-
-TEST_P(WindowScoresTest, ThreadsDoNotChangeABit) {
-  Random random(22);
-  const Case c{4, 2, 8, 5000, 8, 7};
-  const auto probs = random.normals(c.n_heads * c.q_rows * c.n_tokens);
-  expect_same_for_any_thread_count([&] { return run(c, probs); });
-}
-
-KVATLAS_EVERY_BODY(WindowScoresTest);
 
 /// A strided or dense input of the selections, whose elements are float32.
 template <std::size_t N>
@@ -255,25 +152,8 @@ TEST_P(SelectionTest, ThreadsDoNotChangeAnything) {
 
 KVATLAS_EVERY_BODY(SelectionTest);
 
-TEST(WindowScoresArguments, AreChecked) {
+TEST(TopCountsArguments, AreChecked) {
   float values[64] = {};
-  WindowScores io;
-  const auto error = [&] { return error_of([&] { window_scores(io); }); };
-  io.probs = View<float, 3>(values, {4, 2, 8});
-  io.window = 2;
-  io.scores = {values, {4, 6}};
-  EXPECT_EQ(error(), "");
-  io.kernel = 4;
-  EXPECT_EQ(error(), "kernel is 4, expected an odd number");
-  io.kernel = 3;
-  io.window = 3;
-  EXPECT_EQ(error(), "window is 3, expected 1 to 2");
-  io.window = 2;
-  io.scores = {values, {3, 6}};
-  EXPECT_EQ(error(), "4 heads do not form 3 groups");
-  io.scores = {values, {4, 5}};
-  EXPECT_EQ(error(), "scores has shape [4, 5], expected [4, 6]");
-
   std::int64_t out[8];
   TopCounts top;
   top.scores = {values, {2, 2, 2}};
@@ -296,4 +176,4 @@ TEST(WindowScoresArguments, AreChecked) {
 }
 
 }  // namespace
-}  // namespace kvatlas::kernels::window_scores_tests
+}  // namespace kvatlas::kernels::top_counts_tests

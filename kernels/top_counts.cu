@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// window_scores: a thread a position, twice (mean of the rows; pool and group). Selections by
-// radix, eleven, eleven and ten bits, with integer counters only, so that the order of atomics
-// changes nothing.
+// Selections by radix, eleven, eleven and ten bits, with integer counters only, so that the order
+// of atomics changes nothing.
 #include <algorithm>
 
 #include "kernels/cuda_support.cuh"
 #include "kernels/select.cuh"
-#include "kernels/window_scores_impl.hpp"
+#include "kernels/top_counts_impl.hpp"
 
 namespace kvatlas::kernels::cuda {
-inline namespace window_scores_cu {
+inline namespace top_counts_cu {
 
 constexpr int kThreads = 256;
 constexpr int kMaxBlocks = 1024;              // of a pass over all scores
@@ -19,43 +18,6 @@ constexpr int kStarted = 64;  // searches that one launch starts
 
 unsigned blocks_for(const char* kernel, std::int64_t threads) {
   return grid_blocks(kernel, (threads + kThreads - 1) / kThreads);
-}
-
-template <class T>
-struct MeanParams {
-  const T* probs;
-  std::int64_t head_stride, row_stride, token_stride;
-  std::int64_t first_row, window, n_heads, n_positions;
-  float* means;  // [n_heads, n_positions]
-};
-
-template <class T>
-__global__ void row_means(MeanParams<T> p) {
-  const std::int64_t index = global_thread();
-  if (index >= p.n_heads * p.n_positions) return;
-  const std::int64_t head = index / p.n_positions, j = index % p.n_positions;
-  const T* from = p.probs + head * p.head_stride + p.first_row * p.row_stride + j * p.token_stride;
-  float sum = 0;
-  for (std::int64_t r = 0; r < p.window; ++r) sum += to_float(from[r * p.row_stride]);
-  p.means[index] = sum / static_cast<float>(p.window);
-}
-
-__global__ void pool(const float* means, std::int64_t group, std::int64_t kernel, bool average,
-                     View<float, 2> scores) {
-  const std::int64_t n_positions = scores.sizes[1], index = global_thread();
-  if (index >= scores.sizes[0] * n_positions) return;
-  const std::int64_t g = index / n_positions, j = index % n_positions, reach = kernel / 2;
-  const std::int64_t low = j - reach > 0 ? j - reach : 0;
-  const std::int64_t high = j + reach < n_positions - 1 ? j + reach : n_positions - 1;
-  float sum = 0;
-  for (std::int64_t head = g * group; head < (g + 1) * group; ++head) {
-    const float* row = means + head * n_positions;
-    float pooled = row[low];
-    for (std::int64_t t = low + 1; t <= high; ++t)
-      pooled = average ? pooled + row[t] : (pooled != pooled || pooled > row[t] ? pooled : row[t]);
-    sum += average ? pooled / static_cast<float>(kernel) : pooled;
-  }
-  scores.data[g * scores.strides[0] + j * scores.strides[1]] = sum / static_cast<float>(group);
 }
 
 __device__ float score_at(const View<const float, 3>& scores, std::int64_t index) {
@@ -155,32 +117,7 @@ __global__ void share_ties(const Search* searches, const unsigned long long* abo
   }
 }
 
-}  // namespace window_scores_cu
-
-void window_scores(const WindowScores& io, void* stream_pointer) {
-  const auto stream = static_cast<cudaStream_t>(stream_pointer);
-  const auto [n_groups, n_positions] = io.scores.sizes;
-  if (n_groups == 0 || n_positions == 0) return;
-  const std::int64_t n_heads = io.probs.sizes[0];
-  const Scratch<float> means(n_heads * n_positions, stream);
-  with_type(io.probs.type, [&](auto zero) {
-    using T = decltype(zero);
-    const MeanParams<T> params = {static_cast<const T*>(io.probs.data),
-                                  io.probs.strides[0],
-                                  io.probs.strides[1],
-                                  io.probs.strides[2],
-                                  io.probs.sizes[1] - io.window,
-                                  io.window,
-                                  n_heads,
-                                  io.scores.sizes[1],
-                                  means.data()};
-    launch("row_means", row_means<T>,
-           {blocks_for("row_means", params.n_heads * params.n_positions), kThreads, stream},
-           params);
-  });
-  launch("pool", pool, {blocks_for("pool", n_groups * n_positions), kThreads, stream}, means.data(),
-         n_heads / n_groups, io.kernel, io.pooling == Pooling::average, io.scores);
-}
+}  // namespace top_counts_cu
 
 void top_counts(const TopCounts& io, void* stream_pointer) {
   const auto stream = static_cast<cudaStream_t>(stream_pointer);

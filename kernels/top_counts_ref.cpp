@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "kernels/read.hpp"
-#include "kernels/window_scores_impl.hpp"
+#include "kernels/top_counts_impl.hpp"
 
 namespace kvatlas::kernels::reference {
 namespace {
@@ -13,28 +13,6 @@ namespace {
 bool before(float a, float b) { return std::isnan(b) ? !std::isnan(a) : a > b; }
 
 }  // namespace
-
-void window_scores(const WindowScores& io) {
-  const auto [n_groups, n_positions] = io.scores.sizes;
-  const std::int64_t group = n_groups == 0 ? 0 : io.probs.sizes[0] / n_groups,
-                     reach = io.kernel / 2;
-  const bool average = io.pooling == Pooling::average;
-  for (std::int64_t g = 0; g < n_groups; ++g) {
-    Eigen::ArrayXd sums = Eigen::ArrayXd::Zero(n_positions);
-    for (std::int64_t head = g * group; head < (g + 1) * group; ++head) {
-      const Eigen::ArrayXd means =
-          read_matrix(io.probs, head).bottomRows(io.window).colwise().mean().head(n_positions);
-      for (std::int64_t j = 0; j < n_positions; ++j) {
-        const std::int64_t begin = std::max<std::int64_t>(0, j - reach);
-        const auto pooled = means.segment(begin, std::min(n_positions, j + reach + 1) - begin);
-        sums[j] += average ? pooled.sum() / static_cast<double>(io.kernel)
-                           : pooled.maxCoeff<Eigen::PropagateNaN>();
-      }
-    }
-    for (std::int64_t j = 0; j < n_positions; ++j)
-      io.scores(g, j) = static_cast<float>(sums[j] / static_cast<double>(group));
-  }
-}
 
 void top_counts(const TopCounts& io) {
   const auto [n_layers, n_heads, n_positions] = io.scores.sizes;
