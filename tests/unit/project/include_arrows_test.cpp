@@ -44,10 +44,11 @@ const std::vector<Folder> kFolders = {
      {"kernels", "data", "analyzer/profile", "calibrate/policy", "calibrate/runtimes",
       "calibrate/rules", "calibrate/report"}},
     {"calibrate/certify", {"kernels", "data", "calibrate/rules", "calibrate/report"}},
+    {"calibrate/endpoint", {"kernels", "calibrate/rules"}},
     {"calibrate/search",
      {"kernels", "data", "analyzer/model", "analyzer/profile", "analyzer/capture",
       "calibrate/policy", "calibrate/runtimes", "calibrate/rules", "calibrate/report",
-      "calibrate/simulate", "calibrate/methods", "calibrate/certify"}},
+      "calibrate/simulate", "calibrate/methods", "calibrate/certify", "calibrate/endpoint"}},
     {"calibrate/inspect",
      {"analyzer/model", "analyzer/profile", "calibrate/policy", "calibrate/runtimes",
       "calibrate/rules", "calibrate/report"}},
@@ -85,6 +86,7 @@ const std::vector<Folder> kHeavy = {
     {"H5", {"analyzer/profile"}},
     {"hwy/", {"kernels"}},
     {"cuda", {"kernels", "base"}},
+    {"curl/", {"calibrate/endpoint"}},
     {"Q", {"viewer/threads", "viewer/draw", "viewer/screens", "viewer/frame"}},
 };
 
