@@ -11,13 +11,15 @@
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
 #include "base/foreign_error.hpp"
-#include "base/markup.hpp"
 #include "base/next_step.hpp"
 #include "base/options.hpp"
 #include "base/text_count.hpp"
 #include "base/whole_file.hpp"
+#include "calibrate/certify/gate.hpp"
+#include "calibrate/certify/rounds.hpp"
 #include "calibrate/rules/certainty.hpp"
 #include "calibrate/rules/evidence.hpp"
+#include "calibrate/search/check_endpoint.hpp"
 #include "calibrate/search/commands.hpp"
 #include "calibrate/search/evaluate_request.hpp"
 
@@ -27,169 +29,37 @@ namespace {
 using namespace calibrate;
 using nlohmann::json;
 
-using Kind = LossVerdict::Kind;
-
 struct CheckCommand {
   EvaluateRequest request;
+  EndpointOptions endpoint;
   std::string policy, junit;
-  double max_loss = 1;
+  Gate gate;
   std::int64_t most_samples = 2000;
-  bool surely = false, by_mean = false, as_json = false, force = false, dry_run = false;
+  bool surely = false, as_json = false, force = false, dry_run = false;
 };
 
-/// One policy of the document.
-struct Verdict {
-  Summary summary;
-  LossVerdict loss;
-
-  const char* word() const {
-    return loss.kind == Kind::passed   ? "passed"
-           : loss.kind == Kind::failed ? "FAILED"
-                                       : "undecided";
-  }
-};
-
-/// The limit as one would type it: rounded up, for less would not be met.
-std::string limit_text(double points) { return fixed_text(std::ceil(10 * points) / 10, 1); }
-
-std::string line_of(const Verdict& verdict, const CheckCommand& command) {
-  const auto& [summary, loss] = verdict;
-  std::string line = str(verdict.word(), ": ", printable(summary.policy, 200), " loses ",
-                         estimate_text(loss.loss, 1), " points on ",
-                         count_of(static_cast<std::int64_t>(summary.scored), "prompt", "prompts"),
-                         of_texts(summary.scored, summary.texts), ", at most ",
-                         fixed_text(command.max_loss, 1), " allowed");
-  if (command.by_mean) line += " (by the mean alone)";
-  if (loss.kind != Kind::undecided) return line;
-  const std::int64_t more = loss.more.value_or(0) * static_cast<std::int64_t>(summary.tasks);
-  line += loss.more
-              ? str("; about ", count_of(more, "more text is needed", "more texts are needed"))
-              : "; its loss is too near to that for any number of texts to tell";
-  if (loss.loss.high > 99) return line;  // a limit of nearly 100 points allows everything
-  return line + str(", and --max-loss ", limit_text(loss.loss.high), " passes with these");
-}
-
-std::vector<Verdict> judge(const Evaluation& evaluation, const CheckCommand& command) {
-  std::vector<Verdict> verdicts;
-  for (auto& summary : summarise(evaluation)) {
-    Verdict verdict{std::move(summary), {}};
-    if (command.by_mean) {
-      verdict.loss.loss = verdict.summary.loss;
-      verdict.loss.kind =
-          verdict.summary.loss.mean <= command.max_loss ? Kind::passed : Kind::failed;
-    } else {
-      verdict.loss = judge_losses(verdict.summary.losses, kPointRange, command.max_loss);
-    }
-    verdicts.push_back(std::move(verdict));
-  }
+std::vector<GateVerdict> verdicts_of(const Evaluation& evaluation, const CheckCommand& command) {
+  std::vector<GateVerdict> verdicts;
+  for (const auto& summary : summarise(evaluation))
+    verdicts.push_back(judge(summary.policy, measured_of(summary), summary.tasks, summary.losses,
+                             summary.loss, command.gate));
   verdicts.erase(verdicts.begin());  // the full cache
   return verdicts;
 }
 
-/// How many more seeds the undecided need: at most as many again as there were, for their losses
-/// may change, and no more prompts than are allowed.
-std::int64_t seeds_needed(const Evaluation& evaluation, const std::vector<Verdict>& verdicts,
+std::int64_t seeds_needed(const Evaluation& evaluation, const std::vector<GateVerdict>& verdicts,
                           const CheckCommand& command) {
   std::set<std::int64_t> seeds;
   for (const auto& question : evaluation.questions) seeds.insert(question.prompt.seed);
-  const auto seen = static_cast<std::int64_t>(seeds.size());
-  const auto prompts = static_cast<std::int64_t>(evaluation.questions.size());
-  const std::int64_t allowed =
-      std::max<std::int64_t>(0, (command.most_samples - prompts) / ((prompts + seen - 1) / seen));
-  std::int64_t wanted = 0;
-  for (const auto& [summary, loss] : verdicts) {
-    if (loss.kind != Kind::undecided) continue;
-    const auto rounds = static_cast<std::int64_t>(summary.losses.size());
-    const std::int64_t more = loss.more.value_or(rounds) * seen;
-    wanted = std::max(wanted, (more + rounds - 1) / rounds);
-  }
-  return std::min({wanted, seen, allowed});
-}
-
-/// JUnit's format, a test case a policy: too great a loss is a failure, an open verdict an error,
-/// and what was not judged is skipped; all of it is an error where the run itself failed.
-std::string junit_text(const std::vector<Verdict>& verdicts, const std::vector<LeftOut>& not_judged,
-                       bool run_failed, const CheckCommand& command) {
-  std::size_t failures = 0, errors = 0;
-  std::string cases;
-  const auto add = [&](const std::string& policy, const std::string& element,
-                       const std::string& message) {
-    cases += str("    <testcase classname=\"", markup_text(printable(command.policy, 400)),
-                 "\" name=\"", markup_text(printable(policy, 200)), "\"");
-    cases += element.empty() ? "/>\n"
-                             : str(">\n      <", element, " message=\"", markup_text(message),
-                                   "\"/>\n    </testcase>\n");
-  };
-  for (const auto& verdict : verdicts) {
-    failures += verdict.loss.kind == Kind::failed;
-    errors += verdict.loss.kind == Kind::undecided;
-    add(verdict.summary.policy,
-        verdict.loss.kind == Kind::passed   ? ""
-        : verdict.loss.kind == Kind::failed ? "failure"
-                                            : "error type=\"undecided\"",
-        line_of(verdict, command));
-  }
-  for (const auto& [policy, reason] : not_judged)
-    add(policy, run_failed ? "error type=\"not judged\"" : "skipped", reason);
-  const std::size_t skipped = run_failed ? 0 : not_judged.size();
-  errors += not_judged.size() - skipped;
-  const std::string counts = str(" tests=\"", verdicts.size() + not_judged.size(), "\" failures=\"",
-                                 failures, "\" errors=\"", errors, "\" skipped=\"", skipped, "\"");
-  return str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites", counts,
-             ">\n  <testsuite name=\"kvatlas check\"", counts, ">\n", cases,
-             "  </testsuite>\n</testsuites>\n");
-}
-
-/// "failed" where a policy is, else "undecided" where one is.
-std::string verdict_of_all(const std::vector<Verdict>& verdicts) {
-  const auto any = [&](Kind kind) {
-    return std::any_of(verdicts.begin(), verdicts.end(),
-                       [&](const Verdict& verdict) { return verdict.loss.kind == kind; });
-  };
-  return any(Kind::failed) ? "failed" : any(Kind::undecided) ? "undecided" : "passed";
-}
-
-json verdicts_json(const std::vector<Verdict>& verdicts, const std::vector<LeftOut>& left_out,
-                   const CheckCommand& command) {
-  const std::string all = verdict_of_all(verdicts);
-  json out = {{"document", command.policy},
-              {"passed", all == "passed"},
-              {"verdict", all},
-              {"max_loss_points", command.max_loss},
-              {"surely", !command.by_mean},
-              {"policies", json::array()}};
-  if (!command.request.runtime.empty()) out["runtime"] = command.request.runtime;
-  for (const auto& verdict : verdicts) {
-    json one = report_json(measured_of(verdict.summary));
-    one["policy"] = verdict.summary.policy;
-    one["passed"] = verdict.loss.kind == Kind::passed;
-    one["verdict"] = verdict_of_all({verdict});
-    one["judged_loss_points"] = estimate_json(verdict.loss.loss);
-    if (verdict.loss.more)
-      one["more_texts"] = *verdict.loss.more * static_cast<std::int64_t>(verdict.summary.tasks);
-    out["policies"].push_back(std::move(one));
-  }
-  for (const auto& [policy, reason] : left_out)
-    out["policies"].push_back(
-        {{"policy", policy}, {"passed", false}, {"verdict", "not judged"}, {"reason", reason}});
-  return out;
+  return seeds_for(verdicts, std::ssize(seeds), std::ssize(evaluation.questions),
+                   command.most_samples);
 }
 
 /// What the asked loss needs, before anything is run: sentences.
 std::vector<std::string> needs(const CheckCommand& command, const FirstRound& round) {
-  const std::string limit = fixed_text(command.max_loss, 1);
-  if (command.by_mean)
-    return {str("by the mean alone a verdict needs ", kLeastTexts,
-                " texts; it says nothing of how sure it is")};
-  const auto texts = groups_to_pass(command.max_loss);
-  if (!texts)
-    return {
-        str("a loss of at most ", limit, " points cannot be made sure by texts without any loss")};
-  std::string of_all =
-      str("a loss of at most ", limit, " points is sure after ", *texts, " texts without any loss");
-  if (command.max_loss < 100)
-    of_all += str(" (no method needs fewer than ", zero_loss_groups(command.max_loss / 100), ")");
-  std::vector<std::string> out = {of_all + "; texts that lose something make it more"};
+  std::vector<std::string> out = limit_needs(command.gate);
+  const auto texts = groups_to_pass(command.gate.max_loss);
+  if (command.gate.by_mean || !texts) return out;
   const auto least_limit = [](std::int64_t of_texts) {
     return str("the least limit that ", count_of(of_texts, "text", "texts"), " can pass is ",
                limit_text(least_limit_to_pass(of_texts)), " points");
@@ -216,20 +86,11 @@ std::vector<std::string> needs(const CheckCommand& command, const FirstRound& ro
 constexpr const char* kNothingToJudgeBy =
     "no prompt has answers: without scores there is nothing to judge by";
 
-void say_forced(const Calibrated& forced) {
-  for (const auto& note : forced.notes) std::cerr << "kvatlas: note: " << note << '\n';
-}
-
 /// Before anything is run.
 void require_texts(const FirstRound& round, bool force) {
   if (round.answered == 0) fail(ErrorCode::usage, kNothingToJudgeBy);
-  if (round.texts < kLeastTexts && !force)
-    fail(ErrorCode::usage, "prompts with answers of ", count_of(round.texts, "text", "texts"),
-         ": a gate needs ", kLeastTexts,
-         " at least (more --seeds, or more lines in --prompts; --force judges all the same)");
-  Calibrated forced;
-  require_samples({round.answered, round.texts}, "with answers", force, forced);
-  say_forced(forced);
+  require_gate_texts(round.answered, round.texts, force,
+                     "more --seeds, or more lines in --prompts");
 }
 
 /// Error(usage) if the full cache's score is too low, even if all answers that are left are right.
@@ -245,16 +106,14 @@ void require_score_of(const Evaluation& so_far, bool force) {
     tasks.push_back(prompt.task);
   }
   if (scores.empty()) fail(ErrorCode::usage, kNothingToJudgeBy);
-  const double score = task_means(scores, groups, tasks).mean;
-  Calibrated forced;
+  const auto require = [&] { require_gate_score(scores, groups, tasks, force); };
   if (const std::size_t left = so_far.questions.size() - so_far.full.size(); left > 0)
     in_context(str("if the answers to the ",
                    count_of(static_cast<std::int64_t>(left), "prompt that is", "prompts that are"),
                    " left are all right"),
-               [&] { require_score(score, force, forced); });
+               require);
   else
-    require_score(score, force, forced);
-  say_forced(forced);
+    require();
 }
 
 NextStep next_step(const CheckCommand& command, const std::string& verdict) {
@@ -293,27 +152,29 @@ bool judge_document(const CheckCommand& command) {
   const auto [model, policies, evaluation, left_out, calibrated_by] =
       evaluate_request(command.request, [&](const Evaluation& so_far) {
         require_once(so_far);
-        const auto verdicts = judge(so_far, command);
+        const auto verdicts = verdicts_of(so_far, command);
         const std::int64_t seeds = seeds_needed(so_far, verdicts, command);
         for (const auto& verdict : verdicts)
-          if (seeds > 0) std::cerr << "kvatlas: " << line_of(verdict, command) << '\n';
+          if (seeds > 0) std::cerr << "kvatlas: " << line_of(verdict, command.gate) << '\n';
         return seeds;
       });
   if (command.dry_run) return true;
   require_all(evaluation);
   require_once(evaluation);
 
-  const auto verdicts = judge(evaluation, command);
+  const auto verdicts = verdicts_of(evaluation, command);
   // A gate runs again and again: its report replaces the last one.
   if (!command.junit.empty())
-    write_whole(junit_text(verdicts, left_out, false, command), command.junit, true);
+    write_whole(junit_text(verdicts, left_out, false, command.gate), command.junit, true);
   if (command.as_json) {
-    json out = verdicts_json(verdicts, left_out, command);
+    json out = verdicts_json(verdicts, left_out, command.gate);
+    out["document"] = command.policy;
+    if (!command.request.runtime.empty()) out["runtime"] = command.request.runtime;
     if (const auto fresh = calibrated_by.count_fresh(evaluation.questions))
       out["fresh_texts"] = *fresh;
     std::cout << canonical_json(out);
   } else {
-    for (const auto& verdict : verdicts) std::cout << line_of(verdict, command) << '\n';
+    for (const auto& verdict : verdicts) std::cout << line_of(verdict, command.gate) << '\n';
   }
   if (const auto fresh = calibrated_by.fresh_text(evaluation.questions); !fresh.empty())
     std::cerr << "kvatlas: " << fresh << '\n';
@@ -323,21 +184,26 @@ bool judge_document(const CheckCommand& command) {
 }
 
 void run_check(CheckCommand command) {
-  if (!command.junit.empty() && std::filesystem::is_directory(command.junit))
-    fail(ErrorCode::usage, quoted(command.junit, 400), " is a folder, --junit writes a file");
-  if (!command.junit.empty()) {
-    check_output(command.junit, true);
-    // What a gate said before is no verdict on this run, however it ends.
-    std::error_code not_there;
-    if (!command.dry_run) std::filesystem::remove(command.junit, not_there);
-  }
+  if (!command.junit.empty()) prepare_junit(command.junit, !command.dry_run);
   if (command.dry_run && command.as_json)
     fail(ErrorCode::usage, "--dry-run says what a run would take, in words: it has no --json");
-  command.request.policies = {command.policy};
-  command.request.may_repeat = command.force;
   // As few texts as a verdict may rest on; while it is open, others follow.
   if (command.request.prompts.seeds == 0)
     command.request.prompts.seeds = static_cast<std::int64_t>(kLeastTexts);
+  if (command.endpoint.asked()) {
+    if (!check_endpoint({command.endpoint, command.request, command.gate, command.policy,
+                         command.junit, command.most_samples, command.as_json, command.force,
+                         command.dry_run}))
+      throw CLI::RuntimeError(kExitNotMet);
+    return;
+  }
+  if (command.policy.empty() || command.request.run.model.empty())
+    fail(ErrorCode::usage, command.policy.empty() ? "POLICY" : "--model",
+         " is missing: a policy is judged on a model here, or a server's answers with --endpoint "
+         "and --full");
+  command.gate.subject = command.policy;
+  command.request.policies = {command.policy};
+  command.request.may_repeat = command.force;
   command.request.time_steps = 0;
   command.request.no_comparison = true;
   command.request.go_on = [&](const FirstRound& round) {
@@ -353,8 +219,9 @@ void run_check(CheckCommand command) {
     passed = judge_document(command);
   } catch (const std::exception& thrown) {
     if (!command.junit.empty() && !command.dry_run)
-      write_whole(junit_text({}, all_left_out(command, as_error(thrown).what()), true, command),
-                  command.junit, true);
+      write_whole(
+          junit_text({}, all_left_out(command, as_error(thrown).what()), true, command.gate),
+          command.junit, true);
     throw;
   }
   if (!passed) throw CLI::RuntimeError(kExitNotMet);
@@ -368,19 +235,21 @@ void add_check_command(CLI::App& app) {
   const auto options = std::make_shared<CheckCommand>();
   CheckCommand& o = *options;
   add_option(*command, "policy", o.policy, "POLICY",
-             "a policy document, each of whose policies is judged, or a policy as text")
-      ->required();
+             "a policy document, each of whose policies is judged, or a policy as text; beside "
+             "--endpoint only its calibration is looked at");
   add_request_options(*command, o.request);
+  command->get_option("--model")->required(false);
+  add_endpoint_options(*command, o.endpoint);
   command->get_option("--seeds")->default_str(
       str(kLeastTexts, ", and more while the verdict is open"));
-  add_number(*command, "--max-loss", o.max_loss, "POINTS", "points of the score that may be lost",
-             0.0, 100.0);
+  add_number(*command, "--max-loss", o.gate.max_loss, "POINTS",
+             "points of the score that may be lost", 0.0, 100.0);
   add_number(
       *command, "--most-samples", o.most_samples, "N",
       "most generated prompts that are judged: while the verdict is open, more are made, seed "
       "after seed",
       std::int64_t{1}, std::int64_t{1} << 30);
-  auto* by_mean = command->add_flag("--by-mean", o.by_mean,
+  auto* by_mean = command->add_flag("--by-mean", o.gate.by_mean,
                                     "judge by the mean loss alone, however few samples there are");
   command
       ->add_flag(
@@ -402,7 +271,10 @@ void add_check_command(CLI::App& app) {
       "Examples:\n"
       "  kvatlas check policy.json --model M --task needle --depths 0.5 --max-loss 10\n"
       "  kvatlas check lagkv:lag=128,ratio=1/4 --model M --prompts qa.jsonl --max-loss 10\n"
-      "  kvatlas check policy.json --model M --task needle --as vllm --junit verdict.xml");
+      "  kvatlas check policy.json --model M --task needle --as vllm --junit verdict.xml\n"
+      "  kvatlas check --endpoint http://HOST:8001 --full http://HOST:8000 --tokenizer M "
+      "--max-loss "
+      "5");
   command->callback([options] { run_check(*options); });
 }
 

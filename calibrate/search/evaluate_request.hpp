@@ -10,6 +10,7 @@
 
 #include "analyzer/capture/profile_prompts.hpp"
 #include "analyzer/capture/run_options.hpp"
+#include "calibrate/certify/gate.hpp"
 #include "calibrate/search/evaluate.hpp"
 #include "calibrate/search/fresh_texts.hpp"
 #include "calibrate/search/questions.hpp"
@@ -41,16 +42,11 @@ struct EvaluateRequest {
   QuestionDone look;
 };
 
-/// A policy of a document that the runtime cannot carry out.
-struct LeftOut {
-  std::string policy, reason;
-};
-
 struct Evaluated {
   std::shared_ptr<const model::ModelFile> model;
   std::vector<Policy> policies;
   Evaluation evaluation;
-  std::vector<LeftOut> left_out;
+  std::vector<LeftOut> left_out;  // policies that the runtime cannot carry out
   CalibrationTexts calibrated_by;
 };
 /// After a round of generated prompts: how many more seeds are to be judged too; 0 ends it.

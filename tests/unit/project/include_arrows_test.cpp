@@ -50,10 +50,13 @@ const std::vector<Folder> kFolders = {
     {"calibrate/methods",
      {"kernels", "data", "analyzer/profile", "calibrate/policy", "calibrate/runtimes",
       "calibrate/rules", "calibrate/report"}},
+    {"calibrate/certify", {"kernels", "data", "calibrate/rules", "calibrate/report"}},
+    {"calibrate/endpoint", {"kernels", "calibrate/rules"}},
     {"calibrate/search",
      {"kernels", "data", "analyzer/tokenizer", "analyzer/jinja", "analyzer/model",
       "analyzer/profile", "analyzer/capture", "calibrate/policy", "calibrate/runtimes",
-      "calibrate/rules", "calibrate/report", "calibrate/simulate", "calibrate/methods"}},
+      "calibrate/rules", "calibrate/report", "calibrate/simulate", "calibrate/methods",
+      "calibrate/certify", "calibrate/endpoint"}},
     {"calibrate/inspect",
      {"analyzer/config", "analyzer/model", "analyzer/profile", "calibrate/policy",
       "calibrate/runtimes", "calibrate/rules", "calibrate/report"}},
@@ -91,6 +94,7 @@ const std::vector<Folder> kHeavy = {
     {"H5", {"analyzer/profile"}},
     {"hwy/", {"kernels"}},
     {"cuda", {"kernels", "base"}},
+    {"curl/", {"calibrate/endpoint"}},
     {"Q", {"viewer/threads", "viewer/draw", "viewer/screens", "viewer/frame"}},
 };
 
