@@ -25,7 +25,8 @@ constexpr std::size_t kLargestConfig = std::size_t{16} << 20;
 constexpr int kDeepestConfig = 64;
 
 struct Options {
-  std::string policy, output, config;
+  std::string policy, output, config, ranges, checkpoint, rule = "amax", by = "layer";
+  std::string names = "compressed-tensors";
   std::vector<std::string> runtimes;
   exporting::ExportRequest request;
   bool list = false, json = false, force = false;
@@ -37,6 +38,34 @@ struct Target {
   std::string content;
 };
 
+struct LinkTarget {
+  fs::path path, target;
+};
+
+/// Links are made before files, so that a folder with a config.json is whole. One that is there and
+/// leads elsewhere is replaced with --force; anything else that is there stays.
+void make_links(const std::vector<LinkTarget>& links, bool force) {
+  for (const auto& [path, target] : links) {
+    std::error_code problem;
+    if (fs::equivalent(path.parent_path(), target.parent_path(), problem))
+      fail(ErrorCode::usage, "the folder ", quoted(path.parent_path().string(), 400),
+           " is the checkpoint's own: choose another with -o");
+    const auto there = fs::symlink_status(path, problem);
+    if (fs::is_symlink(there) && fs::read_symlink(path, problem) == target) continue;
+    if (fs::exists(there)) {
+      if (!force) fail_exists(path);
+      if (!fs::is_symlink(there))
+        fail(ErrorCode::usage, quoted(path.string(), 400),
+             " is no link, which is not replaced: choose another folder with -o");
+      fs::remove(path, problem);
+    }
+    fs::create_symlink(target, path, problem);
+    if (problem)
+      fail(ErrorCode::resource, "making the link ", quoted(path.string(), 400),
+           " failed: ", problem.message());
+  }
+}
+
 void check_targets(const Options& options, const std::vector<Target>& targets) {
   if (fs::exists(options.output) && !fs::is_directory(options.output))
     fail(ErrorCode::usage, quoted(options.output, 400), " is a file, expected a folder");
@@ -45,7 +74,8 @@ void check_targets(const Options& options, const std::vector<Target>& targets) {
     if (fs::exists(target.path)) fail_exists(target.path);
 }
 
-void write_targets(const Options& options, const std::vector<Target>& targets) {
+void write_targets(const Options& options, const std::vector<Target>& targets,
+                   const std::vector<LinkTarget>& links = {}) {
   check_targets(options, targets);
   std::vector<WholeFile> files;
   for (const auto& target : targets) {
@@ -55,7 +85,12 @@ void write_targets(const Options& options, const std::vector<Target>& targets) {
       fail(ErrorCode::resource, "making the folder ",
            quoted(target.path.parent_path().string(), 400), " failed: ", problem.message());
     files.push_back({target.path, target.content});
+    // What a link leads to would be written, and that could be the checkpoint's.
+    if (!links.empty() && fs::is_symlink(target.path, problem))
+      fail(ErrorCode::usage, quoted(target.path.string(), 400),
+           " is a link, which is not written through: choose another folder with -o");
   }
+  make_links(links, options.force);
   write_whole_files(files, options.force);
 }
 
@@ -70,6 +105,17 @@ std::vector<Target> targets_of(const Options& options, const fs::path& folder,
           {fs::path(options.output) / folder / (several ? policy.section : "") / file.path,
            file.content});
   return targets;
+}
+
+std::vector<LinkTarget> links_of(const Options& options, const fs::path& folder,
+                                 const std::vector<ExportedPolicy>& policies, bool several) {
+  std::vector<LinkTarget> links;
+  for (const auto& policy : policies)
+    for (const auto& link : policy.links)
+      links.push_back(
+          {fs::path(options.output) / folder / (several ? policy.section : "") / link.path,
+           link.target});
+  return links;
 }
 
 /// Tells the user what was exported for one runtime and what was left out; in one line if `brief`.
@@ -158,6 +204,23 @@ void require_same_model(const calibrate::ModelInfo& found, const calibrate::Mode
   require("KV heads", found.kv_heads, expected.kv_heads);
 }
 
+/// Scales by what a profile counted, and what they are worth there.
+exporting::ScalesRequest scales_of(const Options& options) {
+  const profile::Reader profile(options.ranges);
+  const auto ranges = calibrate::read_ranges(profile);
+  exporting::ScalesRequest out;
+  out.scales = calibrate::fp8_scales(
+      ranges, calibrate::ScaleRule::parse(options.rule),
+      options.by == "head" ? calibrate::ScalesBy::head : calibrate::ScalesBy::layer);
+  calibrate::Fp8Scales shared;
+  for (const double scale : calibrate::shared_scales(out.scales)) shared.keys.push_back({scale});
+  shared.values = shared.keys;
+  out.errors = calibrate::errors_under(ranges, out.scales);
+  out.shared_errors = calibrate::errors_under(ranges, shared);
+  out.origin = calibrate::worth_text(ranges, out.scales, options.rule);
+  return out;
+}
+
 calibrate::Document open_document(const Options& options,
                                   const std::optional<calibrate::ModelInfo>& model) {
   if (!options.policy.ends_with(".json") && !fs::exists(options.policy))
@@ -214,6 +277,15 @@ void run_export(Options options) {
            quoted(options.policy, 400), " is a policy: give the profile");
   const auto names = wanted_runtimes(options);
   std::optional<calibrate::ModelInfo> model;
+  if (!options.checkpoint.empty()) {
+    options.request.checkpoint = exporting::open_checkpoint(options.checkpoint);
+    if (options.config.empty())
+      options.config = (options.request.checkpoint->folder / "config.json").string();
+  }
+  options.request.modelopt_names = options.names == "modelopt";
+  if (!options.ranges.empty())
+    options.request.scales =
+        in_context(printable(options.ranges, 400), [&] { return scales_of(options); });
   if (!options.config.empty()) model = read_config(options);
   const auto document = open_document(options, model);
   if (const auto why = calibrate::why_no_runtime(document.model); !why.empty())
@@ -224,6 +296,7 @@ void run_export(Options options) {
       document.compose.empty() && document.sections.size() > 1 && options.request.section.empty();
   const bool all = names.size() > 1;
   std::vector<Target> targets;
+  std::vector<LinkTarget> links;
   std::vector<std::pair<std::string, exporting::ExportResult>> results;
   for (const auto& name : names) {
     options.request.runtime = name;
@@ -231,6 +304,8 @@ void run_export(Options options) {
       auto result = exporting::export_document(document, options.request);
       const auto of_runtime = targets_of(options, all ? name : "", result.policies, several);
       targets.insert(targets.end(), of_runtime.begin(), of_runtime.end());
+      const auto more = links_of(options, all ? name : "", result.policies, several);
+      links.insert(links.end(), more.begin(), more.end());
       results.emplace_back(name, std::move(result));
     } catch (const Error& error) {
       if (!all || error.code() != ErrorCode::usage) throw;
@@ -243,7 +318,7 @@ void run_export(Options options) {
     }
   }
   if (targets.empty()) fail(ErrorCode::usage, "none of the runtimes can take the policy");
-  write_targets(options, targets);
+  write_targets(options, targets, links);
   for (const auto& [name, result] : results) report(name, result, all);
   for (const auto& target : targets) std::cout << target.path.string() << '\n';
   std::cerr << "kvatlas: README.txt beside the files says how they are used, what the runtime does "
@@ -275,6 +350,20 @@ void add_export_command(CLI::App& app) {
                     "fix lazy layers beforehand, even where the runtime could decide by input");
   add_option(*command, "--config", options->config, "FILE",
              "the checkpoint's config.json, so that files that extend it are whole");
+  add_option(*command, "--ranges", options->ranges, "PROFILE",
+             "of a policy with fp8: make scales by a profile of --capture ranges");
+  add_option(*command, "--scales", options->rule, "RULE",
+             "how: amax (largest magnitude / 448), a percentile such as p99.9, mse or kl (default: "
+             "amax)");
+  add_option(*command, "--scales-by", options->by, "WHAT",
+             "a scale for each layer, or for each KV head (default: layer)")
+      ->check(CLI::IsMember({"layer", "head"}));
+  add_option(*command, "--scale-names", options->names, "NAMES",
+             "how the scales' tensors are called: as compressed-tensors or modelopt has them "
+             "(default: compressed-tensors)")
+      ->check(CLI::IsMember({"compressed-tensors", "modelopt"}));
+  add_option(*command, "--checkpoint", options->checkpoint, "DIR",
+             "the checkpoint that a folder with the scales is laid over; it is left as it is");
   command->add_flag("--force", options->force, "replace files that exist");
   command->add_flag("--list", options->list, "print which runtime takes which policies, and how");
   command->add_flag("--json", options->json, "with --list: print JSON")
@@ -292,6 +381,8 @@ void add_export_command(CLI::App& app) {
       "  kvatlas export lagkv:lag=128,ratio=1/4 --to lagkv --config config.json --length 8192 -o "
       "lagkv/\n"
       "  kvatlas export policy.json --to all -o runtimes/\n"
+      "  kvatlas export precision:keys=fp8,values=fp8 --to vllm --ranges p.h5 --checkpoint "
+      "./Llama-3.1-8B --length 1024 -o fp8/\n"
       "  kvatlas export p.h5 --to triattention,expected-attention -o statistics/\n"
       "  kvatlas export p.h5 --to duo-attention -o heads/");
   command->callback([options] { run_export(*options); });

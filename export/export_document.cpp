@@ -27,12 +27,23 @@ ExportedPolicy exported_policy(const Document& document, const Policy& policy,
     length = document.provenance.lengths.back();
   if (length < 1)
     fail(ErrorCode::usage, "the document does not say how long its prompts were: give --length");
-  const PartRequest part_request{document,          runtime, given.parts.front(), form.value(),
-                                 std::move(theirs), length,  request.config};
+  PartRequest part_request{document,          runtime, given.parts.front(), form.value(),
+                           std::move(theirs), length,  request.config};
+  if (const auto* formats = std::get_if<calibrate::Precision>(&part_request.part)) {
+    part_request.scales = request.scales;
+    if (!part_request.scales && formats->scales)
+      part_request.scales = {*formats->scales, "The scales are those of the policy.", {}, {}};
+    part_request.checkpoint = request.checkpoint ? &*request.checkpoint : nullptr;
+    part_request.modelopt_names = request.modelopt_names;
+  } else if (request.scales) {
+    fail(ErrorCode::usage,
+         "scales are for policies that store FP8, such as "
+         "precision:keys=fp8,values=fp8");
+  }
   const Exporter exporter = exporter_of(runtime.name);
   if (!exporter) fail(ErrorCode::internal, runtime.name, " has no exporter");
   Exported exported = exporter(part_request);
-  ExportedPolicy out{policy.section, std::move(exported.files), {}};
+  ExportedPolicy out{policy.section, std::move(exported.files), std::move(exported.links), {}};
   if (is_static) out.note = static_text(part_request, document.sections.at(policy.section));
   out.files.push_back(
       {"README.txt", readme_text(part_request, policy.section, is_static, exported)});

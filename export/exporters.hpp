@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,13 +13,29 @@
 #include <nlohmann/json.hpp>
 
 #include "calibrate/policy/policy.hpp"
+#include "calibrate/rules/fp8_scales.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
+#include "export/checkpoint.hpp"
 
 namespace kvatlas::exporting {
 
 /// A file that is to be written: its path below the output folder, and its whole content.
 struct ExportFile {
   std::string path, content;
+};
+
+/// A link that is to be made: its path below the output folder, and the file that it leads to.
+struct ExportLink {
+  std::string path;
+  std::filesystem::path target;
+};
+
+/// Scales of FP8 caches for a runtime that reads them from the checkpoint or from a file.
+struct ScalesRequest {
+  calibrate::Fp8Scales scales;
+  std::string origin;  // sentences on where they are from, and what they are worth
+  /// What keys and values lose under the scales, and under one for both. Known of a profile's.
+  std::optional<calibrate::ScaleErrors> errors, shared_errors;
 };
 
 /// One part of a policy for one runtime, which can take it: that has been checked already.
@@ -32,11 +49,15 @@ struct PartRequest {
   /// The checkpoint's config.json, if it was given. Exporters that change some of its fields then
   /// write the whole file.
   std::optional<nlohmann::json> config;
+  std::optional<ScalesRequest> scales = {};
+  const Checkpoint* checkpoint = nullptr;  // over which a folder with the scales is laid
+  bool modelopt_names = false;             // of the scales
 };
 
 /// What an exporter makes of a request. README.txt is written from it.
 struct Exported {
   std::vector<ExportFile> files;
+  std::vector<ExportLink> links;
   /// How the files are passed to the runtime: exact commands or lines of code, in which $MODEL
   /// stands for the model.
   std::string use;
@@ -63,12 +84,17 @@ struct ExportRequest {
   /// calibration.
   std::int64_t length = 0;
   std::optional<nlohmann::json> config;
+  /// They take the place of the document's own.
+  std::optional<ScalesRequest> scales = {};
+  std::optional<Checkpoint> checkpoint;
+  bool modelopt_names = false;
 };
 
 /// One exported policy of a document.
 struct ExportedPolicy {
   std::string section;            // of the document, or calibrate::kComposition
   std::vector<ExportFile> files;  // with README.txt
+  std::vector<ExportLink> links;
   std::string note;  // says of a static view how often inputs decide otherwise; else empty
 };
 

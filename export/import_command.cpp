@@ -4,11 +4,15 @@
 #include <iostream>
 #include <memory>
 
+#include "analyzer/checkpoint/safetensors.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
 #include "base/options.hpp"
 #include "calibrate/policy/policy_settings.hpp"
 #include "calibrate/policy/setting_option.hpp"
+#include "calibrate/rules/fp8_scales.hpp"
+#include "calibrate/rules/policy_reports.hpp"
+#include "calibrate/rules/precision.hpp"
 #include "export/commands.hpp"
 #include "export/importers.hpp"
 
@@ -24,6 +28,7 @@ struct ImportOptions {
   ImportRequest request;
   std::string name, architecture;
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  std::string rule, by;
   bool force = false;
 };
 
@@ -42,6 +47,34 @@ Document imported(const ImportOptions& options, const ImportRequest& request) {
     }
     if (options.format == "headkv") return importing::import_headkv(text_of(path), request);
     return importing::import_minference(text_of(path), request);
+  });
+}
+
+/// The cache of a checkpoint, or FP8 by a profile's ranges.
+Document imported_cache(const ImportOptions& options, const ImportRequest& request) {
+  const fs::path path = options.file;
+  return in_context(printable(options.file, 400), [&] {
+    if (!fs::is_directory(path)) {
+      if (!profile::is_profile(path))
+        fail(ErrorCode::usage, "expected a checkpoint's folder, or a profile of --capture ranges");
+      const profile::Reader profile(path);
+      auto scales = calibrate::fp8_scales(
+          calibrate::read_ranges(profile),
+          calibrate::ScaleRule::parse(options.rule.empty() ? "amax" : options.rule),
+          options.by == "head" ? calibrate::ScalesBy::head : calibrate::ScalesBy::layer);
+      return importing::import_ranges(calibrate::model_info(profile.header()), std::move(scales),
+                                      request);
+    }
+    if (!options.rule.empty() || !options.by.empty())
+      fail(ErrorCode::usage, "--scales and --scales-by are for a profile: a checkpoint has scales");
+    const auto checkpoint = exporting::open_checkpoint(path);
+    const bool named = std::find(checkpoint.others.begin(), checkpoint.others.end(),
+                                 "hf_quant_config.json") != checkpoint.others.end();
+    const auto quantisation =
+        named ? parse_json(text_of(model::file_in_folder(path, "hf_quant_config.json")), 16)
+              : nlohmann::json();
+    return importing::import_kv_cache(checkpoint, quantisation, exporting::scales_in(checkpoint),
+                                      request);
   });
 }
 
@@ -67,6 +100,11 @@ void check_words(const ImportOptions& options) {
   };
   only(options.request.sparsity.has_value(), "--sparsity", "duo-attention");
   only(options.request.share.has_value(), "--share", "headkv");
+  only(!options.rule.empty(), "--scales", "kv-cache");
+  only(!options.by.empty(), "--scales-by", "kv-cache");
+  if (options.format == "kv-cache" &&
+      (options.request.threshold || options.request.initial || options.request.recent))
+    fail(ErrorCode::usage, "--threshold, --initial and --recent are for patterns of heads");
   if (options.request.threshold && options.format == "minference")
     fail(ErrorCode::usage, "--threshold is for numbers, and minference's patterns have kinds");
   if (options.request.threshold && (options.request.sparsity || options.request.share))
@@ -79,8 +117,19 @@ void run_import(const ImportOptions& options) {
   ImportRequest request = options.request;
   request.model = known_model(options);
   request.tool_version = KVATLAS_VERSION;
-  const auto document = imported(options, request);
+  const bool cache = options.format == "kv-cache";
+  const auto document = cache ? imported_cache(options, request) : imported(options, request);
   calibrate::write_document(document, options.output, options.force);
+  if (cache) {
+    const auto policy = calibrate::policies_of(document).front();
+    std::vector<calibrate::KvFormats> layers;
+    for (std::int64_t layer = 0; layer < document.model.layers; ++layer)
+      layers.push_back(calibrate::formats_of(policy, layer));
+    const auto& part = std::get<calibrate::Precision>(policy.parts.front());
+    std::cout << options.output << ": " << calibrate::formats_text(layers)
+              << (part.scales ? "; with scales\n" : "; without scales\n");
+    return;
+  }
   const auto& section = document.sections.at("heads");
   std::size_t lazy = 0, heads = 0;
   for (const auto& row : section.at("result").at("lazy_heads")) {
@@ -108,16 +157,19 @@ void add_model_options(CLI::App& command, ImportOptions& options) {
 }  // namespace
 
 void add_import_command(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("import", "Turn head patterns of other projects into a policy document");
+  CLI::App* command = app.add_subcommand(
+      "import", "Turn head patterns and cache formats of other projects into a policy document");
   auto options = std::make_shared<ImportOptions>();
   auto& request = options->request;
   const auto share = real_range(0.0, 1.0);
-  add_option(*command, "format", options->format, "FORMAT", "duo-attention, headkv or minference")
+  add_option(*command, "format", options->format, "FORMAT",
+             "duo-attention, headkv, minference or kv-cache")
       ->required()
-      ->check(CLI::IsMember({"duo-attention", "headkv", "minference"}));
-  add_option(*command, "file", options->file, "FILE",
-             "the file of the pattern; for duo-attention its folder")
+      ->check(CLI::IsMember({"duo-attention", "headkv", "minference", "kv-cache"}));
+  add_option(
+      *command, "file", options->file, "FILE",
+      "the file of the pattern; for duo-attention its folder; for kv-cache a checkpoint's folder "
+      "or a profile")
       ->required();
   add_option(*command, "-o,--output", options->output, "FILE", "the policy document to write")
       ->required();
@@ -139,6 +191,13 @@ void add_import_command(CLI::App& app) {
   calibrate::limit_to_setting(add_option(*command, "--recent", request.recent, "N",
                                          "last tokens that lazy heads keep" + standard("recent")),
                               "streaming", "recent");
+  add_option(
+      *command, "--scales", options->rule, "RULE",
+      "kv-cache, of a profile: amax (largest magnitude / 448), a percentile such as p99.9, mse "
+      "or kl (default: amax)");
+  add_option(*command, "--scales-by", options->by, "WHAT",
+             "kv-cache, of a profile: a scale for each layer, or for each KV head (default: layer)")
+      ->check(CLI::IsMember({"layer", "head"}));
   add_model_options(*command, *options);
   command->add_flag("--force", options->force, "replace the output if it exists");
   command->footer(
@@ -156,13 +215,18 @@ void add_import_command(CLI::App& app) {
       "  minference     JSON, a list over layers of objects head -> [kind, x, y, score], over "
       "query\n"
       "                 heads. A KV head is lazy if all of its query heads are stream_llm.\n"
+      "  kv-cache       the folder of a checkpoint that says how its cache is stored\n"
+      "                 (kv_cache_scheme of llm-compressor, kv_cache_quantized_layers or\n"
+      "                 kv_cache_quant_algo of Model Optimizer), with its scales; or a profile of\n"
+      "                 --capture ranges, of which scales are made\n"
       "\nExamples:\n"
       "  kvatlas import duo-attention attn_patterns/Llama-3/ --sparsity 0.5 --config config.json "
       "-o duo.json\n"
       "  kvatlas import headkv heads.json --share 0.3 --config config.json --recent 512 -o "
       "headkv.json\n"
       "  kvatlas import minference Phi_3_best_pattern.json --heads 32 --kv-heads 32 --head-dim 96 "
-      "-o phi.json");
+      "-o phi.json\n"
+      "  kvatlas import kv-cache ./Llama-3.1-8B-FP8-KV -o cache.json");
   command->callback([options] { run_import(*options); });
 }
 

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "calibrate/policy/policy.hpp"
+#include "export/checkpoint.hpp"
 
 namespace kvatlas::importing {
 
@@ -47,5 +48,15 @@ calibrate::Document import_headkv(std::string_view text, const ImportRequest& re
 /// Reads patterns of query heads. A KV head is lazy if all of its query heads have the pattern
 /// stream_llm.
 calibrate::Document import_minference(std::string_view text, const ImportRequest& request);
+
+/// How a checkpoint's cache is stored, as config.json or hf_quant_config.json (null without one)
+/// says, and the scales among its tensors.
+calibrate::Document import_kv_cache(const exporting::Checkpoint& checkpoint,
+                                    const nlohmann::json& hf_quant_config,
+                                    const std::optional<calibrate::Fp8Scales>& scales,
+                                    const ImportRequest& request);
+/// FP8 in all layers, with scales of a profile.
+calibrate::Document import_ranges(const calibrate::ModelInfo& model, calibrate::Fp8Scales scales,
+                                  const ImportRequest& request);
 
 }  // namespace kvatlas::importing

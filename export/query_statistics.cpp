@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
 #include "base/text_count.hpp"
+#include "export/shared_impl.hpp"
 
 namespace kvatlas::exporting {
 
@@ -45,11 +45,6 @@ std::vector<double> queries_of(const profile::Reader& profile) {
          " first tokens that its statistics of queries leave out");
   return counts;
 }
-
-struct Tensor {
-  std::vector<std::int64_t> shape;
-  std::vector<double> values;
-};
 
 /// The mean over all queries of all samples.
 Tensor mean_over_queries(const profile::Reader& profile, const char* statistic) {
@@ -93,30 +88,6 @@ Tensor covariance(const profile::Reader& profile, const Tensor& mean) {
     products.values[i] *= total / (total - 1);
   }
   return products;
-}
-
-/// A safetensors file of float32 tensors.
-std::string safetensors(const std::vector<std::pair<std::string, Tensor>>& tensors,
-                        const json& metadata) {
-  json header = {{"__metadata__", metadata}};
-  std::size_t end = 0;
-  for (const auto& [key, tensor] : tensors) {
-    const std::size_t begin = end;
-    end += tensor.values.size() * sizeof(float);
-    header[key] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
-  }
-  std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  const std::uint64_t length = text.size();
-  std::string file(sizeof length, '\0');
-  std::memcpy(file.data(), &length, sizeof length);
-  file += text;
-  for (const auto& [key, tensor] : tensors)
-    for (const double value : tensor.values) {
-      const auto number = static_cast<float>(value);
-      file.append(reinterpret_cast<const char*>(&number), sizeof number);
-    }
-  return file;
 }
 
 /// What the statistics are of, for a README.

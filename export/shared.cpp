@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.hpp"
 #include "export/shared_impl.hpp"
@@ -88,6 +89,29 @@ json layer_types(const std::vector<std::uint8_t>& lazy) {
   json words = json::array();
   for (const auto flag : lazy) words.push_back(flag != 0 ? "sliding_attention" : "full_attention");
   return words;
+}
+
+std::string safetensors(const std::vector<std::pair<std::string, Tensor>>& tensors,
+                        const json& metadata) {
+  json header = {{"__metadata__", metadata}};
+  std::size_t end = 0;
+  for (const auto& [key, tensor] : tensors) {
+    const std::size_t begin = end;
+    end += tensor.values.size() * sizeof(float);
+    header[key] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t length = text.size();
+  std::string file(sizeof length, '\0');
+  std::memcpy(file.data(), &length, sizeof length);
+  file += text;
+  for (const auto& [key, tensor] : tensors)
+    for (const double value : tensor.values) {
+      const auto number = static_cast<float>(value);
+      file.append(reinterpret_cast<const char*>(&number), sizeof number);
+    }
+  return file;
 }
 
 ExportFile config_file(const PartRequest& request, const json& changes) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -41,6 +42,15 @@ double removed_ratio(std::int64_t keep, std::int64_t length);
 /// The value as YAML, with sorted keys. Maps are indented blocks, lists of plain values are written
 /// as [a, b], and other lists have an item a line.
 std::string yaml_text(const nlohmann::json& value);
+
+/// Numbers in row-major order.
+struct Tensor {
+  std::vector<std::int64_t> shape;
+  std::vector<double> values;
+};
+/// A safetensors file of float32 tensors.
+std::string safetensors(const std::vector<std::pair<std::string, Tensor>>& tensors,
+                        const nlohmann::json& metadata);
 
 /// The list of layer types in a config.json: "sliding_attention" for lazy layers, otherwise
 /// "full_attention".

@@ -7,6 +7,7 @@
 #include "calibrate/rules/rules.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 #include "export/shared_impl.hpp"
+#include "export/sidecar_impl.hpp"
 
 namespace kvatlas::exporting {
 
@@ -66,12 +67,25 @@ Exported formats_of_layers(const PartRequest& request, const calibrate::Precisio
   Exported out;
   out.files.push_back({"vllm.yaml", yaml_text(options)});
   out.use = "vllm serve $MODEL --config vllm.yaml";
-  out.notes = {
-      "No plugin is needed. fp8 is E4M3 with the scale 1, which vLLM takes where the checkpoint "
-      "has "
-      "no scales of its own: numbers beyond 448 are cut to that.",
+  if (request.scales) {
+    add_sidecar(request, true, out);
+    out.use = str("vllm serve ", kSidecarFolder, " --config vllm.yaml");
+    out.notes = {
+        "No plugin is needed. fp8 is E4M3 with the scales of the folder, which vLLM finds "
+        "by the names of the layers."};
+    if (is_by_head(request.scales->scales))
+      out.notes.push_back(
+          "Scales of heads need FlashAttention 3 or newer. On CPUs vLLM takes the "
+          "greatest of a layer.");
+    out.notes.push_back(request.scales->origin);
+  } else {
+    out.notes = {
+        "No plugin is needed. fp8 is E4M3 with the scale 1, which vLLM takes where the checkpoint "
+        "has no scales of its own: numbers beyond 448 are cut to that."};
+  }
+  out.notes.push_back(
       "On CPUs vLLM wants AVX-512 or AMX for it, and heads of a multiple of 32 numbers. It cuts "
-      "numbers toward zero there, where kvatlas rounds to the nearest."};
+      "numbers toward zero there, where kvatlas rounds to the nearest.");
   return out;
 }
 

@@ -13,6 +13,7 @@
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mean.h>
+#include <ATen/ops/zeros.h>
 
 #include "analyzer/capture/sample_capture_impl.hpp"
 #include "analyzer/capture/selections-inl.hpp"
@@ -187,6 +188,28 @@ void SampleCapture::State::add_norms(const AttentionInputs& in) {
   };
   add(in.key, name::kKeyNorm, name::kKeyRange, name::kKeyNormOfToken);
   add(in.value, name::kValueNorm, name::kValueRange, name::kValueNormOfToken);
+}
+
+void SampleCapture::State::add_ranges(const AttentionInputs& in) {
+  const std::int64_t K = config.n_kv_heads;
+  const auto add = [&](const AnyView<3>& view, profile::RangeOf side) {
+    const auto number = static_cast<std::int64_t>(side);
+    // The heads of a group of queries lie one after the other.
+    const at::Tensor heads = tensor_of(view).to(at::kFloat).contiguous().cpu().view({K, -1});
+    store(heads.abs().amax(1), name::kLargest, {number, in.layer});
+    at::Tensor counts = at::zeros({K, profile::kMagnitudeBins}, at::kLong);
+    auto* all = counts.mutable_data_ptr<std::int64_t>();
+    const auto* values = heads.const_data_ptr<float>();
+    const std::int64_t of_head = heads.size(1);
+    parallel_for(K, [&](std::int64_t head, int) {
+      for (std::int64_t i = head * of_head; i < (head + 1) * of_head; ++i)
+        ++all[head * profile::kMagnitudeBins + profile::magnitude_bin(values[i])];
+    });
+    store(counts, name::kMagnitudes, {number, in.layer});
+  };
+  add(in.key, profile::RangeOf::keys);
+  add(in.value, profile::RangeOf::values);
+  add(in.query, profile::RangeOf::queries);
 }
 
 void SampleCapture::State::add_maps(const AttentionInputs& in) {

@@ -33,7 +33,8 @@ constexpr Part kParts[] = {{"lazy", &CaptureSettings::lazy, true},
                            {"heads", &CaptureSettings::heads, false},
                            {"queries", &CaptureSettings::queries, false},
                            {"covariance", &CaptureSettings::covariance, false},
-                           {"values", &CaptureSettings::values, false}};
+                           {"values", &CaptureSettings::values, false},
+                           {"ranges", &CaptureSettings::ranges, false}};
 
 void choose_parts(const std::vector<std::string>& names, CaptureSettings& settings) {
   for (const auto& part : kParts) settings.*part.member = false;
@@ -119,7 +120,7 @@ void add_capture_options(CLI::App& command, CaptureOptions& options) {
       "token at every position), agreement (next token under proximal attention: a forward pass a "
       "count), heads (how far back each attends, for DuoAttention), queries (means and magnitudes "
       "before RoPE, for other software), covariance (of their channels: large), values (how alike "
-      "the values of layers are)",
+      "the values of layers are), ranges (magnitudes of keys, values and queries, for FP8 scales)",
       "PART,...");
   number("--map-samples", s.map_samples,
          "first samples, of which columns, maps and --keep are taken");

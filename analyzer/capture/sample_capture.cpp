@@ -131,6 +131,7 @@ void SampleCapture::prefill(const AttentionInputs& in) {
   if (s.settings.last_rows() > 0) s.add_rows(in);
   if (s.settings.heatmap) s.add_strided_rows(in);
   if (s.settings.norms) s.add_norms(in);
+  if (s.settings.ranges) s.add_ranges(in);
   if (s.with_maps && (s.settings.maps || s.settings.columns)) s.add_maps(in);
   if (s.with_maps && s.settings.keep_qkv) s.add_raw(in);
 }

@@ -69,6 +69,7 @@ struct SampleCapture::State {
   void add_rows(const AttentionInputs& in);
   void add_strided_rows(const AttentionInputs& in);
   void add_norms(const AttentionInputs& in);
+  void add_ranges(const AttentionInputs& in);
   void add_maps(const AttentionInputs& in);
   void add_raw(const AttentionInputs& in);
   void add_divergence();

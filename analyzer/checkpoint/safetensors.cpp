@@ -183,8 +183,10 @@ void check_size(const StoredTensor& tensor, std::int64_t bytes) {
          expected, " for shape ", list_str(tensor.shape), " of ", type_name(tensor));
 }
 
-/// A file of the folder, by a plain name. A link may lead to a file of the same folder, or from a
-/// snapshot of the hub's cache to its blobs; to nothing else.
+}  // namespace
+
+/// A link may lead to a file of the same folder, or from a snapshot of the hub's cache to its
+/// blobs; to nothing else.
 std::filesystem::path file_in_folder(const std::filesystem::path& folder, const std::string& name) {
   const auto path = folder / name;
   std::error_code error;
@@ -204,6 +206,8 @@ std::filesystem::path file_in_folder(const std::filesystem::path& folder, const 
          " is a link that leads out of its folder");
   return real;
 }
+
+namespace {
 
 /// The shards that an index names, and for each tensor the shard it should lie in.
 std::map<std::string, std::string> read_index(const std::filesystem::path& path) {
@@ -281,6 +285,20 @@ std::vector<StoredTensor> parse_safetensors(std::span<const std::byte> bytes) {
   tensors.reserve(entries.size());
   for (Entry& entry : entries) tensors.push_back(std::move(entry.tensor));
   return tensors;
+}
+
+std::map<std::string, std::string> tensor_files(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (std::filesystem::exists(std::filesystem::symlink_status(folder / kIndexName, error)))
+    return read_index(file_in_folder(folder, kIndexName));
+  const MappedFile file = MappedFile::open(file_in_folder(folder, kSingleName));
+  std::map<std::string, std::string> files;
+  in_context(quoted((folder / kSingleName).string(), 400), [&] {
+    for (auto& tensor : parse_safetensors(file.bytes()))
+      files.emplace(std::move(tensor.name), kSingleName);
+    file.require_intact();
+  });
+  return files;
 }
 
 SafetensorsFolder SafetensorsFolder::open(const std::filesystem::path& folder) {

@@ -17,6 +17,13 @@ namespace kvatlas::model {
 /// shapes (no overflow), and that offsets lie inside, do not overlap and leave no holes.
 std::vector<StoredTensor> parse_safetensors(std::span<const std::byte> bytes);
 
+/// Which file of a folder holds each tensor, by what the index says (its files are not opened), or
+/// by the header of model.safetensors. Names of files are plain ones, as below.
+std::map<std::string, std::string> tensor_files(const std::filesystem::path& folder);
+/// A file of the folder by its plain name; Error(unreadable) for a link that leads out of it, and
+/// if there is none.
+std::filesystem::path file_in_folder(const std::filesystem::path& folder, const std::string& name);
+
 /// All safetensors of a model folder, mapped: model.safetensors, or the shards that
 /// model.safetensors.index.json names. Shard names must be plain file names inside the folder (no
 /// separator, no "..", no link that leads out of the folder unless it is the hub cache's own blobs

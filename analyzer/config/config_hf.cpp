@@ -268,18 +268,27 @@ void read_quantization(const Fields& fields, HfConfig& config) {
   if (!quantization) return;
   const std::string method = quantization->text("quant_method").value_or("an unknown method");
   const std::string format = quantization->text("format").value_or("");
+  // "dense": the weights are not quantised, only the cache is to be.
   const bool by_scales =
       method == "compressed-tensors" &&
-      (format == "float-quantized" || format == "int-quantized" || format == "naive-quantized");
+      (format == "float-quantized" || format == "int-quantized" || format == "naive-quantized" ||
+       format == "nvfp4-pack-quantized" || format == "dense");
+  // Without an algorithm the weights have 16 bits.
+  const std::string algorithm = quantization->text("quant_algo").value_or("");
+  const bool modelopt =
+      method == "modelopt" && (algorithm.empty() || algorithm == "FP8" || algorithm == "NVFP4" ||
+                               algorithm == "W4A16_NVFP4");
   if (method == "compressed-tensors" && format == "pack-quantized")
     config.packed = compressed_bits(*quantization);
   else if (method == "gptq" || method == "awq")
     config.packed = packed_bits(*quantization, method == "awq");
-  else if (method != "fp8" && method != "mxfp4" && !by_scales)
+  else if (method != "fp8" && method != "mxfp4" && !by_scales && !modelopt)
     fail(ErrorCode::unsupported, "the weights are quantised by ", quoted(method),
-         format.empty() ? "" : str(" in the format ", quoted(format)),
-         ", which is not supported; use the unquantised model, FP8, MXFP4, GPTQ, AWQ, "
-         "compressed-tensors or a GGUF file");
+         format.empty() && algorithm.empty()
+             ? ""
+             : str(" in the format ", quoted(format.empty() ? algorithm : format)),
+         ", which is not supported; use the unquantised model, FP8, MXFP4, NVFP4, GPTQ, "
+         "AWQ, compressed-tensors or a GGUF file");
   const json* block = quantization->find("weight_block_size");
   if (block == nullptr) return;
   for (const json& size : *block) {

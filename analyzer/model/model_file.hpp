@@ -30,6 +30,7 @@ struct Rows {
     plain,
     transposed,  // stored [columns, rows], as the matrix that begins at value `offset`
     mxfp4,       // pairs of 4-bit numbers, and for each 32 of them a power of two in `scales`
+    nvfp4,       // likewise, for each 16 a scale in E4M3, and `global_scale` for all
     scaled,      // times a factor that scale_rows rows and scale_columns columns share
     packed       // as `packed` says, with the scales of its groups of columns in `scales`
   };
@@ -37,6 +38,8 @@ struct Rows {
   std::int64_t offset = 0;
   const StoredTensor* scales = nullptr;
   std::int64_t scale_rows = 0, scale_columns = 0;
+  float global_scale = 1;       // the scales are multiplied by it, or
+  bool global_divides = false;  // divided
   PackedBits packed = {};
   std::int64_t groups = 0, stored_rows = 0;  // of a packed matrix
 };

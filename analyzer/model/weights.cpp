@@ -8,10 +8,14 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/half.hpp"
 #include "base/parallel.hpp"
 
 namespace kvatlas::model {
 namespace {
+
+/// Numbers that share a scale in NVFP4.
+constexpr std::int64_t kNvfp4Block = 16;
 
 /// Vectors are read whole. Their parts lie side by side.
 bool is_vector(const Weight& weight) {
@@ -66,6 +70,25 @@ void decode_mxfp4(const Rows& part, std::int64_t row, float* out) {
     for (std::int64_t i = 0; i < 16; ++i, ++codes, out += 2) {
       out[0] = kValues[*codes & 15] * unit;
       out[1] = kValues[*codes >> 4] * unit;
+    }
+  }
+}
+
+/// Two numbers of 4 bits a byte, the lower half first. As compressed-tensors and Model Optimizer
+/// decode them: in float32, and then to bfloat16.
+void decode_nvfp4(const Rows& part, std::int64_t row, float* out) {
+  static constexpr float kValues[16] = {0,     0.5F,  1,  1.5F,  2,  3,  4,  6,
+                                        -0.0F, -0.5F, -1, -1.5F, -2, -3, -4, -6};
+  const auto* codes =
+      reinterpret_cast<const std::uint8_t*>(part.tensor->bytes.data()) + row * part.columns / 2;
+  std::vector<float> scales(static_cast<std::size_t>(part.columns / kNvfp4Block));
+  dequantize(TensorType::f8_e4m3, part.scales->bytes.data() + row * std::ssize(scales),
+             std::ssize(scales), scales.data());
+  for (float scale : scales) {
+    scale = part.global_divides ? scale / part.global_scale : scale * part.global_scale;
+    for (std::int64_t i = 0; i < kNvfp4Block / 2; ++i, ++codes, out += 2) {
+      out[0] = bf16_to_float(float_to_bf16(kValues[*codes & 15] * scale));
+      out[1] = bf16_to_float(float_to_bf16(kValues[*codes >> 4] * scale));
     }
   }
 }
@@ -175,6 +198,8 @@ void read_row(const Rows& part, std::int64_t row, float* out) {
     }
     case Rows::Encoding::mxfp4:
       return decode_mxfp4(part, row, out);
+    case Rows::Encoding::nvfp4:
+      return decode_nvfp4(part, row, out);
     case Rows::Encoding::packed:
       return decode_packed(part, row, out);
     case Rows::Encoding::plain:
@@ -328,6 +353,33 @@ Rows TensorFinder::packed(const std::string& name, std::int64_t rows, std::int64
     if (tensor && tensor->type != TensorType::i32)
       fail(ErrorCode::unreadable, "tensor ", quoted(tensor->name), ": ", type_name(*tensor),
            ", expected I32");
+  return part;
+}
+
+Rows TensorFinder::nvfp4(const std::string& name, std::int64_t rows, std::int64_t columns) const {
+  Rows part;
+  part.global_divides = has(name + ".weight_packed");
+  const std::string weight = name + (part.global_divides ? ".weight_packed" : ".weight"),
+                    global =
+                        name + (part.global_divides ? ".weight_global_scale" : ".weight_scale_2");
+  if (columns % kNvfp4Block != 0)
+    fail(ErrorCode::unreadable, "tensor ", quoted(weight), ": rows of ", columns,
+         " values, expected a multiple of ", kNvfp4Block);
+  part.tensor = &require(weight, {rows, columns / 2}, true);
+  part.scales = &require(name + ".weight_scale", {rows, columns / kNvfp4Block}, true);
+  const StoredTensor& of_all = require(global, {1});
+  if (part.tensor->type != TensorType::u8 || part.scales->type != TensorType::f8_e4m3 ||
+      block_shape(of_all.type).values > 1)
+    fail(ErrorCode::unreadable, "tensor ", quoted(weight), ": ", type_name(*part.tensor),
+         " with scales of ", type_name(*part.scales), " and ", type_name(of_all),
+         ", expected U8, F8_E4M3 and F32");
+  dequantize(of_all.type, of_all.bytes.data(), 1, &part.global_scale);
+  if (!std::isfinite(part.global_scale) || part.global_scale <= 0)
+    fail(ErrorCode::unreadable, "tensor ", quoted(global), ": found ", part.global_scale,
+         ", expected a scale above 0");
+  part.columns = columns;
+  part.count = rows;
+  part.encoding = Rows::Encoding::nvfp4;
   return part;
 }
 

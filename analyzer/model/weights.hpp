@@ -31,6 +31,10 @@ class TensorFinder {
   /// compressed-tensors calls them NAME.weight_packed and so on.
   Rows packed(const std::string& name, std::int64_t rows, std::int64_t columns,
               const PackedBits& format) const;
+  /// A matrix in NVFP4: as compressed-tensors stores it, NAME.weight_packed, .weight_scale and
+  /// .weight_global_scale, or as Model Optimizer does, NAME.weight, .weight_scale and
+  /// .weight_scale_2.
+  Rows nvfp4(const std::string& name, std::int64_t rows, std::int64_t columns) const;
   /// `count` matrices in one tensor [count, rows, columns], each as a part.
   std::vector<Rows> stacked(const std::string& name, std::int64_t count, std::int64_t rows,
                             std::int64_t columns) const;
@@ -86,6 +90,11 @@ struct ModelWeights {
   Weight layer_embedding, layer_projection, layer_projection_norm;
   Weight stream_starts, stream_ends;
 };
+
+/// What begins the names of a Hugging Face checkpoint's attention tensors, such as
+/// "model.layers.0.self_attn.": [layer with attention].
+std::vector<std::string> hf_attention_names(const HfConfig& config,
+                                            const std::function<bool(const std::string&)>& has);
 
 /// The tensors of a Hugging Face checkpoint, by the names of its architecture.
 ModelWeights hf_weights(const HfConfig& config, const TensorFinder& finder);

@@ -96,6 +96,8 @@ class HfLayers {
   /// As it is, or with the scales that lie beside it.
   Rows matrix(const std::string& name, std::int64_t rows, std::int64_t columns) const {
     const std::string weight = name + ".weight";
+    if (finder_.has(weight + "_global_scale") || finder_.has(weight + "_scale_2"))
+      return finder_.nvfp4(name, rows, columns);
     if (hf_.packed && (finder_.has(name + ".qweight") || finder_.has(weight + "_packed")))
       return finder_.packed(name, rows, columns, *hf_.packed);
     for (const char* ending : {"_scale_inv", "_scale"})
@@ -334,23 +336,39 @@ struct Prefix {
   const char* head;
 };
 
-Prefix find_prefix(const TensorFinder& finder, const std::string& embedding) {
+Prefix find_prefix(const std::function<bool(const std::string&)>& has,
+                   const std::string& embedding) {
   // The ordinary one, a model without its head's class, and Gemma 3 with vision, older and newer.
   static constexpr Prefix kPrefixes[] = {{"model.", ""},
                                          {"", ""},
                                          {"language_model.model.", "language_model."},
                                          {"model.language_model.", ""}};
   for (const Prefix& prefix : kPrefixes)
-    if (finder.has(prefix.model + embedding)) return prefix;
+    if (has(prefix.model + embedding)) return prefix;
   return kPrefixes[0];
 }
 
 }  // namespace
 
+std::vector<std::string> hf_attention_names(const HfConfig& hf,
+                                            const std::function<bool(const std::string&)>& has) {
+  const Config& config = hf.config;
+  const std::string model = find_prefix(has, hf.layout.embedding).model;
+  std::vector<std::string> names;
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer) {
+    const auto number = config.layer_numbers.empty()
+                            ? layer
+                            : config.layer_numbers[static_cast<std::size_t>(layer)];
+    names.push_back(model + "layers." + std::to_string(number) + "." + hf.layout.attention);
+  }
+  return names;
+}
+
 ModelWeights hf_weights(const HfConfig& hf, const TensorFinder& finder) {
   const Config& config = hf.config;
   const HfLayout& names = hf.layout;
-  const Prefix prefix = find_prefix(finder, names.embedding);
+  const Prefix prefix =
+      find_prefix([&](const std::string& name) { return finder.has(name); }, names.embedding);
   const std::string model = prefix.model;
   const HfLayers layers(hf, finder);
 

@@ -60,13 +60,32 @@ std::vector<float> shares_of(const Array& stored, const std::string& name) {
   return shares;
 }
 
+namespace {
+
+void require_integers(const Array& found, const char* array) {
+  if (found.type != Type::i64)
+    fail(ErrorCode::unreadable, "array ", array, " of the profile is ", type_name(found.type),
+         ", expected int64");
+}
+
+}  // namespace
+
+std::vector<std::int64_t> integers_of(const Reader& profile, std::size_t position,
+                                      const char* array, const std::vector<std::int64_t>& sizes) {
+  const Array found = profile.array(position, array);
+  require_integers(found, array);
+  if (found.shape != sizes)
+    fail(ErrorCode::unreadable, "array ", array, " of the profile has sizes ",
+         list_str(found.shape), " in a sample, expected ", list_str(sizes));
+  const auto values = found.values<std::int64_t>();
+  return {values.begin(), values.end()};
+}
+
 std::vector<std::int64_t> layer_integers(const Reader& profile, std::size_t position,
                                          const char* array,
                                          std::initializer_list<std::int64_t> at) {
   const Array found = profile.array(position, array, at);
-  if (found.type != Type::i64)
-    fail(ErrorCode::unreadable, "array ", array, " of the profile is ", type_name(found.type),
-         ", expected int64");
+  require_integers(found, array);
   const auto values = found.values<std::int64_t>();
   if (static_cast<std::int64_t>(values.size()) != profile.header().n_layers)
     fail(ErrorCode::unreadable, "array ", array, " of the profile has ", values.size(),

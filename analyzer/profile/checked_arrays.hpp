@@ -24,6 +24,10 @@ std::vector<float> floats_of(const Reader& profile, std::size_t position, const 
 std::vector<std::int64_t> layer_integers(const Reader& profile, std::size_t position,
                                          const char* array, std::initializer_list<std::int64_t> at);
 
+/// A whole int64 array of one sample, of exactly these sizes.
+std::vector<std::int64_t> integers_of(const Reader& profile, std::size_t position,
+                                      const char* array, const std::vector<std::int64_t>& sizes);
+
 /// Shares of which an array holds the log2 as float16 or float32, or the codes of
 /// base/share_code.hpp. Error(unreadable) for other types.
 std::vector<float> shares_of(const Array& stored, const std::string& name);

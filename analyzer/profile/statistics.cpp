@@ -142,23 +142,16 @@ std::vector<KeepRule> CaptureSettings::selections() const {
 std::string CaptureSettings::json() const {
   using nlohmann::json;
   json captured = json::array();
-  const std::pair<bool, const char*> parts[] = {{lazy, "lazy"},
-                                                {js, "js"},
-                                                {scores, "scores"},
-                                                {kept, "kept"},
-                                                {norms, "norms"},
-                                                {next, "next"},
-                                                {columns, "columns"},
-                                                {maps, "maps"},
-                                                {heatmap, "heatmap"},
-                                                {argmax, "argmax"},
-                                                {agreement, "agreement"},
-                                                {heads, "heads"},
-                                                {queries, "queries"},
-                                                {covariance, "covariance"},
-                                                {values, "values"},
-                                                {keep_qkv, "keep qkv"},
-                                                {keep_scores, "keep scores"}};
+  const std::pair<bool, const char*> parts[] = {
+      {lazy, "lazy"},           {js, "js"},
+      {scores, "scores"},       {kept, "kept"},
+      {norms, "norms"},         {next, "next"},
+      {columns, "columns"},     {maps, "maps"},
+      {heatmap, "heatmap"},     {argmax, "argmax"},
+      {agreement, "agreement"}, {heads, "heads"},
+      {queries, "queries"},     {covariance, "covariance"},
+      {values, "values"},       {ranges, "ranges"},
+      {keep_qkv, "keep qkv"},   {keep_scores, "keep scores"}};
   for (const auto& [on, part] : parts)
     if (on) captured.push_back(part);
   json out = {{"capture", captured},
@@ -320,6 +313,15 @@ std::vector<Description> descriptions(const CaptureSettings& s, const model::Con
   if (s.values)
     fixed(name::kValueCosine, Type::f32, {"kv_head", "layer", "layer"}, {K, L, L}, "cosine",
           "how alike the values of two layers are, the mean over the prompt's tokens");
+  if (s.ranges) {
+    fixed(name::kLargest, Type::f32, {"side", "layer", "kv_head"}, {3, L, K}, "value",
+          "largest magnitude of the prompt's keys after RoPE, of its values, and of the KV head's "
+          "queries after RoPE");
+    fixed(name::kMagnitudes, Type::i64, {"side", "layer", "kv_head", "bin"},
+          {3, L, K, kMagnitudeBins}, "count",
+          "how many of their numbers have each magnitude: eight bins an octave from 2^-18 to 2^14, "
+          "of which the first and the last also have what is beyond");
+  }
   if (s.argmax)
     own(name::kArgmax, Type::i32, {"token"}, 0, "token id", "best next token after every position");
   if (s.agreement)

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -53,6 +55,8 @@ inline constexpr const char* kHeadReach = "heads/reach";
 inline constexpr const char* kQueryMean = "queries/mean";
 inline constexpr const char* kQueryMagnitude = "queries/magnitude";
 inline constexpr const char* kQueryProducts = "queries/products";
+inline constexpr const char* kLargest = "ranges/largest";
+inline constexpr const char* kMagnitudes = "ranges/magnitudes";
 inline constexpr const char* kColumnSums = "columns/sums";
 inline constexpr const char* kMapBlocks = "map/block_tokens";
 inline constexpr const char* kRows = "rows/attention";
@@ -60,6 +64,23 @@ inline constexpr const char* kRows = "rows/attention";
 inline constexpr const char* kTextBytes = "text/bytes";
 inline constexpr const char* kTextEnds = "text/ends";
 }  // namespace name
+
+/// Magnitudes are counted in eight bins an octave from 2^-18 to 2^14. The first bin also has what
+/// is smaller, zeros among it, and the last one what is larger or no number.
+inline constexpr int kMagnitudeBins = 256, kBinsAnOctave = 8, kLowestOctave = -18;
+inline std::int64_t magnitude_bin(float value) {
+  constexpr std::int64_t lowest = (127 + kLowestOctave) * kBinsAnOctave;
+  const auto place = std::int64_t{(std::bit_cast<std::uint32_t>(value) & 0x7fffffff) >> 20};
+  return std::clamp<std::int64_t>(place - lowest, 0, kMagnitudeBins - 1);
+}
+/// Where a bin begins; the first one at 0. It ends where the next one begins.
+inline double magnitude_of_bin(std::int64_t bin) {
+  if (bin == 0) return 0;
+  return std::ldexp(1 + static_cast<double>(bin % kBinsAnOctave) / kBinsAnOctave,
+                    static_cast<int>(bin / kBinsAnOctave) + kLowestOctave);
+}
+/// The first axis of both arrays.
+enum class RangeOf : std::uint8_t { keys, values, queries };
 
 /// The name of a map, such as "map/mean/3" or "map/max/3". Level 0 is the finest.
 std::string map_name(bool maximum, int level);
@@ -103,6 +124,7 @@ struct CaptureSettings {
   bool queries = false;     // means and magnitudes of queries before RoPE
   bool covariance = false;  // means of the products of their channels
   bool values = false;      // how alike the values of layers are
+  bool ranges = false;      // magnitudes of keys, values and queries
   bool keep_qkv = false, keep_scores = false;
 
   std::vector<kernels::Proximity> proximities;

@@ -192,6 +192,22 @@ struct Fits {
   }
   void operator()(const Precision& part) const {
     if (part.fixed) require_count("result.keys", part.fixed->size(), model.layers, "layers");
+    if (!part.scales) return;
+    const auto check = [&](const std::string& side, const HeadScales& rows, bool optional) {
+      if (optional && rows.empty()) return;
+      require_count(side, rows.size(), model.layers, "layers");
+      for (std::size_t l = 0; l < rows.size(); ++l) {
+        if (rows[l].size() != 1)
+          require_count(str(side, ".", l), rows[l].size(), model.kv_heads, "KV heads");
+        for (const double scale : rows[l])
+          if (!(scale >= kLeastScale && scale <= kLargestScale))
+            fail(ErrorCode::unreadable, side, ".", l, ": found ", scale, ", expected ", kLeastScale,
+                 " to ", kLargestScale);
+      }
+    };
+    check("result.scales.keys", part.scales->keys, false);
+    check("result.scales.values", part.scales->values, false);
+    check("result.scales.queries", part.scales->queries, true);
   }
   template <class Other>
   void operator()(const Other&) const {}

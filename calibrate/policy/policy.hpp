@@ -274,6 +274,26 @@ struct Quest {
   bool operator==(const Quest&) const = default;
 };
 
+/// What a scale of FP8 numbers may be: float32 holds it, its inverse and 448 times it.
+inline constexpr double kLeastScale = 1e-30, kLargestScale = 1e30;
+
+/// [layer]: a number for all KV heads, or one for each.
+using HeadScales = std::vector<std::vector<double>>;
+
+/// What numbers are divided by before they are rounded to FP8, and multiplied by when they are read
+/// (docs/precision.md). Queries, which some kernels round too, have none where `queries` is empty.
+struct Fp8Scales {
+  HeadScales keys, values, queries = {};
+  bool operator==(const Fp8Scales&) const = default;
+};
+
+/// The scale of a KV head; 1 where there are none.
+inline double scale_in(const HeadScales& scales, std::int64_t layer, std::int64_t kv_head) {
+  if (scales.empty()) return 1;
+  const auto& row = scales[static_cast<std::size_t>(layer)];
+  return row[row.size() == 1 ? 0 : static_cast<std::size_t>(kv_head)];
+}
+
 /// Keys and values are stored in number formats of fewer bits, those of each layer in formats of
 /// its own (docs/precision.md).
 struct Precision {
@@ -283,6 +303,7 @@ struct Precision {
   /// The tokens of the prompt, too, attend to the rounded keys and values, as in a server that
   /// reads them back from its cache.
   bool rounded_prefill = false;
+  std::optional<Fp8Scales> scales = {};  // of layers in FP8; others ignore theirs
   bool operator==(const Precision&) const = default;
 };
 

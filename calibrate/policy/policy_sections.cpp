@@ -84,6 +84,10 @@ struct Result {
   json operator()(const LagKv& part) const { return {{"kept", part.keep()}}; }
   json operator()(const Precision& part) const {
     json out = json::object();
+    if (part.scales) {
+      out["scales"] = {{"keys", part.scales->keys}, {"values", part.scales->values}};
+      if (!part.scales->queries.empty()) out["scales"]["queries"] = part.scales->queries;
+    }
     if (!part.fixed) return out;
     for (const KvFormats& layer : *part.fixed) {
       out["keys"].push_back(facts_of(layer.keys).word);
@@ -121,6 +125,15 @@ struct ReadResult {
            part.ratio, " of ", part.lag, " tokens are ", part.keep());
   }
   void operator()(Precision& part) const {
+    if (result.contains("scales")) {
+      const json& scales = result.at("scales");
+      part.scales.emplace();
+      for (const auto& [side, rows] : {std::pair{"keys", &Fp8Scales::keys},
+                                       {"values", &Fp8Scales::values},
+                                       {"queries", &Fp8Scales::queries}})
+        if (scales.contains(side))
+          (*part.scales).*rows = list_member<std::vector<double>>(scales, side);
+    }
     if (!result.contains("keys") && !result.contains("values")) return;
     const auto keys = formats("keys"), values = formats("values");
     if (keys.size() != values.size())

@@ -65,5 +65,7 @@ enum class KvSide : std::uint8_t { keys, values };
 /// Rounds keys, or values, [rows, d], in place, to what the format can store. Where it rounds 32
 /// tokens together, the rows are such groups, the first one first.
 void round_rows(const at::Tensor& rows, KvFormat format, KvSide side);
+/// The same of what is divided by `scale` before and multiplied by it after, if the format is FP8.
+void round_scaled(const at::Tensor& rows, KvFormat format, KvSide side, double scale);
 
 }  // namespace kvatlas::calibrate

@@ -38,8 +38,11 @@ void Continuations::State::code_rows(Stream& stream, const Range& positions, std
                                                                           : of_layer;
   };
   const at::Tensor all_keys = at::cat(keys), all_values = at::cat(values);
-  round_rows(all_keys, format(stream.plan->formats_of(m).keys), KvSide::keys);
-  round_rows(all_values, format(stream.plan->formats_of(l).values), KvSide::values);
+  const Plan& plan = *stream.plan;
+  round_scaled(all_keys, format(plan.formats_of(m).keys), KvSide::keys,
+               plan.scale_of(&Fp8Scales::keys, m, g));
+  round_scaled(all_values, format(plan.formats_of(l).values), KvSide::values,
+               plan.scale_of(&Fp8Scales::values, l, g));
   std::int64_t row = 0;
   for (std::size_t i = 0; i < (l == m ? keys.size() : of_copies); ++i) {
     const std::int64_t count = keys[i].size(0);
@@ -68,18 +71,20 @@ void Continuations::State::code(Stream& stream, const Range& positions) {
 }
 
 void Continuations::State::round_generated(std::int64_t l, KvSide side, const at::Tensor& rows) {
-  std::map<KvFormat, std::vector<std::int64_t>> of_format;
+  std::map<std::pair<KvFormat, double>, std::vector<std::int64_t>> of_format;  // and scale
+  const auto scales = side == KvSide::keys ? &Fp8Scales::keys : &Fp8Scales::values;
   for (std::size_t r = 0; r < stepping.size(); ++r) {
     const KvFormats formats = stepping[r]->plan->formats_of(l);
     const KvFormat format = side == KvSide::keys ? formats.keys : formats.values;
     if (format == KvFormat::f16 || !facts_of(format).by_token) continue;
     for (std::int64_t g = 0; g < K(); ++g)
-      of_format[format].push_back(static_cast<std::int64_t>(r) * K() + g);
+      of_format[{format, stepping[r]->plan->scale_of(scales, l, g)}].push_back(
+          static_cast<std::int64_t>(r) * K() + g);
   }
-  for (const auto& [format, numbers] : of_format) {
+  for (const auto& [how, numbers] : of_format) {
     const at::Tensor index = at::tensor(numbers, at::kLong).to(rows.device());
     const at::Tensor chosen = rows.index_select(0, index);
-    round_rows(chosen, format, side);
+    round_scaled(chosen, how.first, side, how.second);
     rows.index_copy_(0, index, chosen);
   }
 }

@@ -10,6 +10,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/floor.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/sign.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
@@ -134,13 +135,29 @@ void round_rows(const at::Tensor& rows, KvFormat format, KvSide side) {
                                         : in_groups(rows, axis, format == KvFormat::int4 ? 4 : 2));
 }
 
-void round_layer(const KvFormats& formats, const AnyView<3>& key, const AnyView<3>& value) {
-  const auto round = [](const AnyView<3>& rows, KvFormat format, KvSide side) {
-    for (const at::Tensor& head : capture::tensor_of(rows).unbind(0))
-      round_rows(head, format, side);
+void round_scaled(const at::Tensor& rows, KvFormat format, KvSide side, double scale) {
+  if (format != KvFormat::fp8 || scale == 1) return round_rows(rows, format, side);
+  // Engines hold scales in float32, and so is every step.
+  const auto factor = at::scalar_tensor(scale, rows.options().dtype(at::kFloat));
+  const at::Tensor divided = rows.to(at::kFloat) / factor;
+  round_rows(divided, format, side);
+  rows.copy_(divided * factor);
+}
+
+void round_layer(const Policy& policy, std::int64_t layer, const AnyView<3>& key,
+                 const AnyView<3>& value) {
+  const auto* part = part_of_type<Precision>(policy);
+  const Fp8Scales none, &scales = part && part->scales ? *part->scales : none;
+  const auto round = [&](const AnyView<3>& rows, KvFormat format, KvSide side,
+                         const HeadScales& of_side) {
+    const auto heads = capture::tensor_of(rows).unbind(0);
+    for (std::int64_t head = 0; head < std::ssize(heads); ++head)
+      round_scaled(heads[static_cast<std::size_t>(head)], format, side,
+                   scale_in(of_side, layer, head));
   };
-  round(key, formats.keys, KvSide::keys);
-  round(value, formats.values, KvSide::values);
+  const KvFormats formats = formats_of(policy, layer);
+  round(key, formats.keys, KvSide::keys, scales.keys);
+  round(value, formats.values, KvSide::values, scales.values);
 }
 
 }  // namespace kvatlas::calibrate

@@ -150,6 +150,9 @@ PartPlanner planner_of(const Precision& part) {
     if (part.fixed && std::ssize(*part.fixed) != draft.layers())
       fail(ErrorCode::usage, draft.policy.name, ": the formats are for ", part.fixed->size(),
            " layers, the model has ", draft.layers());
+    if (part.scales && std::ssize(part.scales->keys) != draft.layers())
+      fail(ErrorCode::usage, draft.policy.name, ": the scales are for ", part.scales->keys.size(),
+           " layers, the model has ", draft.layers());
   };
   return {.cut = check, .window_of = [](std::int64_t) { return std::nullopt; }};
 }
@@ -204,6 +207,7 @@ Plan make_plan(const Policy& policy, const PromptFacts& facts, const capture::Se
     formats.push_back(formats_of(policy, layer));
   const auto plain = [](const KvFormats& layer) { return layer.plain(); };
   if (!std::all_of(formats.begin(), formats.end(), plain)) draft.plan.formats = formats;
+  if (const auto* part = part_of_type<Precision>(policy)) draft.plan.scales = part->scales;
   // Layers that share keys are read together: either all from copies or none.
   for (std::int64_t layer = 0; layer < config.n_layers && !draft.plan.formats.empty(); ++layer)
     if (draft.plan.pod || !plain(formats[layer])) draft.copy_layer(layer);

@@ -53,6 +53,7 @@ struct Plan {
   std::int64_t delay = 0;
   std::vector<std::vector<HeadCut>> heads;  // [layer][KV head]
   std::vector<KvFormats> formats;           // [layer]; empty: 16 bits everywhere
+  std::optional<Fp8Scales> scales;          // of layers in FP8
   std::int64_t kv_residual = 0;             // as in Policy
   // These go on cutting while decoding, in the heads of `cut_heads`: [layer][KV head], 1 for each.
   std::optional<LagKv> lag;
@@ -65,6 +66,10 @@ struct Plan {
   std::optional<ShareValues> shared_values;  // `lowest` is filled
   std::optional<Quest> quest;
   bool operator==(const Plan&) const = default;
+  /// What a head's keys or values are divided by before they are rounded.
+  double scale_of(HeadScales Fp8Scales::*side, std::int64_t layer, std::int64_t kv_head) const {
+    return scales ? scale_in((*scales).*side, layer, kv_head) : 1;
+  }
   KvFormats formats_of(std::int64_t layer) const {
     return formats.empty() ? KvFormats{} : formats[static_cast<std::size_t>(layer)];
   }
@@ -133,7 +138,8 @@ bool decides_while_decoding(const Policy& policy);
 std::vector<std::vector<HeadCut>> keep_all(const model::Config& config, std::int64_t n);
 
 /// Rounds the keys and values of a layer, [KV head, token, head_dim], in place.
-void round_layer(const KvFormats& formats, const AnyView<3>& key, const AnyView<3>& value);
+void round_layer(const Policy& policy, std::int64_t layer, const AnyView<3>& key,
+                 const AnyView<3>& value);
 
 using LayerWindows = std::vector<std::optional<Proximity>>;  // [layer], empty where it has none
 /// The windows of the layers, for a policy whose windows mask the prefill too. Error(usage) if a

@@ -226,7 +226,7 @@ class Simulation {
     if (own.masks_prefill) prefill.windows = prefill_windows(own, config_);
     if (rounds_prefill(own))
       prefill.on_store = [&own](auto layer, const auto& key, const auto& value) {
-        round_layer(formats_of(own, layer), key, value);
+        round_layer(own, layer, key, value);
       };
     std::optional<SparseReading> sparse;
     if (const VerticalSlash* part = sparse_reading(own)) {

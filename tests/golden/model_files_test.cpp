@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model files as users have them: every tiny checkpoint opens, blocks decode to the expected bits.
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <filesystem>
@@ -11,8 +12,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "analyzer/checkpoint/safetensors.hpp"
 #include "analyzer/checkpoint/tensor.hpp"
 #include "analyzer/model/model_file.hpp"
+#include "analyzer/model/weights.hpp"
+#include "base/mapped_file.hpp"
 #include "tests/support/golden.hpp"
 
 namespace kvatlas::model {
@@ -21,6 +25,31 @@ namespace {
 using testing_support::golden_members;
 using testing_support::golden_path;
 using testing_support::read_golden;
+
+TEST(Nvfp4, EqualsCompressedTensorsBitForBit) {
+  const auto file = MappedFile::open(golden_path("nvfp4.safetensors"));
+  const auto tensors = parse_safetensors(file.bytes());
+  const auto find = [&](std::string_view name) -> const StoredTensor* {
+    const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                    [&](const StoredTensor& one) { return one.name == name; });
+    return found == tensors.end() ? nullptr : &*found;
+  };
+  const TensorFinder finder(find);
+  for (const std::string name : {"packed", "any", "modelopt"}) {
+    SCOPED_TRACE(name);
+    const StoredTensor* decoded = find(name + ".decoded");
+    ASSERT_TRUE(decoded != nullptr);
+    const auto rows = decoded->shape.at(0), columns = decoded->shape.at(1);
+    std::vector<float> expected(static_cast<std::size_t>(rows * columns)), got(expected.size());
+    dequantize(decoded->type, decoded->bytes.data(), std::ssize(expected), expected.data());
+    Weight weight;
+    weight.parts = {finder.nvfp4(name, rows, columns)};
+    read_rows(weight, 0, rows, got.data());
+    for (std::size_t i = 0; i < got.size(); ++i)
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(expected[i]))
+          << i << ": " << got[i] << ", expected " << expected[i];
+  }
+}
 
 TEST(Dequantize, EqualsTheGoldenBlocksBitForBit) {
   const auto file = golden_path("tiny/expected.h5");

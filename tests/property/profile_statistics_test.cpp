@@ -271,6 +271,34 @@ TEST_P(ProfileLaws, NormsAreThoseOfTheRawKeys) {
   }
 }
 
+TEST_P(ProfileLaws, MagnitudesAreThoseOfTheRawTensors) {
+  const auto largest = statistic(name::kLargest);
+  const auto counts = statistic<std::int64_t>(name::kMagnitudes);
+  const std::int64_t L = layers(), K = kv_heads();
+  for (std::int64_t side = 0; side < 3; ++side)
+    for (std::int64_t l = 0; l < L; ++l) {
+      const char* what[] = {"key", "value", "query"};
+      const auto raw = values(raw_name(what[side], l));
+      const std::int64_t of_head = std::ssize(raw) / K;
+      for (std::int64_t g = 0; g < K; ++g) {
+        const std::int64_t at = (side * L + l) * K + g;
+        float greatest = 0;
+        std::vector<std::int64_t> expected(kMagnitudeBins, 0);
+        for (std::int64_t i = g * of_head; i < (g + 1) * of_head; ++i) {
+          const float x = std::abs(raw[size(i)]);
+          greatest = std::max(greatest, x);
+          std::int64_t bin = 0;
+          while (bin + 1 < kMagnitudeBins && static_cast<double>(x) >= magnitude_of_bin(bin + 1))
+            ++bin;
+          ++expected[size(bin)];
+        }
+        EXPECT_EQ(largest[size(at)], greatest);
+        const auto* from = counts.data() + at * kMagnitudeBins;
+        EXPECT_EQ(std::vector<std::int64_t>(from, from + kMagnitudeBins), expected);
+      }
+    }
+}
+
 TEST_P(ProfileLaws, CosinesAreThoseOfTheRawValues) {
   const auto cosines = statistic(name::kValueCosine);
   const std::int64_t d = header().head_dim, L = layers();

@@ -306,6 +306,8 @@ TEST(HfConfig, NamesWhatIsNotSupported) {
   };
   EXPECT_THAT(quantised({{"quant_method", "bitsandbytes"}}),
               HasSubstr("quantised by 'bitsandbytes'"));
+  EXPECT_THAT(quantised({{"quant_method", "modelopt"}, {"quant_algo", "NVFP4_AWQ"}}),
+              HasSubstr("quantised by 'modelopt' in the format 'NVFP4_AWQ'"));
   EXPECT_THAT(
       quantised({{"quant_method", "gptq"}, {"bits", 9}}),
       HasSubstr("'quantization_config.bits': found 9, expected a whole number from 1 to 8"));

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/weights.hpp"
+
+#include <cmath>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -190,6 +194,52 @@ TEST(Weights, RefusesPackedNumbersThatDoNotFit) {
   Packed packed;
   packed.tensors.erase(packed.at + "scales");
   EXPECT_THAT(packed.refusal(), HasSubstr("holds no matrix of numbers"));
+}
+
+/// A matrix [2, 32] in NVFP4 among tensors in memory.
+struct Nvfp4 {
+  std::vector<std::byte> zeros = std::vector<std::byte>(64, std::byte{0});
+  float global = 2;
+  std::vector<StoredTensor> tensors = {
+      stored("m.weight_packed", TensorType::u8, {2, 16}),
+      stored("m.weight_scale", TensorType::f8_e4m3, {2, 2}),
+      {"m.weight_global_scale", TensorType::f32, "", {1}, std::as_bytes(std::span(&global, 1))}};
+
+  StoredTensor stored(const char* name, TensorType type, std::vector<std::int64_t> shape) const {
+    return {name, type, "", std::move(shape), zeros};
+  }
+  std::string refusal(std::int64_t columns = 32) const {
+    const TensorFinder finder([&](std::string_view name) -> const StoredTensor* {
+      for (const auto& tensor : tensors)
+        if (tensor.name == name) return &tensor;
+      return nullptr;
+    });
+    return error_of([&] { finder.nvfp4("m", 2, columns); });
+  }
+};
+
+TEST(Weights, RefusesNvfp4ThatDoesNotFit) {
+  EXPECT_EQ(Nvfp4().refusal(), "");
+  EXPECT_THAT(Nvfp4().refusal(24), HasSubstr("rows of 24 values, expected a multiple of 16"));
+  EXPECT_THAT(Nvfp4().refusal(64), HasSubstr("shape [2, 16], expected [2, 32]"));
+  const auto changed = [](std::size_t which, TensorType type, std::vector<std::int64_t> shape) {
+    Nvfp4 one;
+    one.tensors[which].type = type;
+    one.tensors[which].shape = std::move(shape);
+    return one.refusal();
+  };
+  EXPECT_THAT(changed(0, TensorType::i8, {2, 16}), HasSubstr("expected U8, F8_E4M3 and F32"));
+  EXPECT_THAT(changed(1, TensorType::u8, {2, 2}), HasSubstr("expected U8, F8_E4M3 and F32"));
+  EXPECT_THAT(changed(1, TensorType::f8_e4m3, {2, 1}), HasSubstr("shape [2, 1], expected [2, 2]"));
+  EXPECT_THAT(changed(2, TensorType::f32, {2}), HasSubstr("shape [2], expected [1]"));
+  for (const float wrong : {0.0F, -1.0F, std::nanf(""), HUGE_VALF}) {
+    Nvfp4 one;
+    one.global = wrong;
+    EXPECT_THAT(one.refusal(), HasSubstr("expected a scale above 0"));
+  }
+  Nvfp4 lacking;
+  lacking.tensors.erase(lacking.tensors.begin() + 1);
+  EXPECT_THAT(lacking.refusal(), HasSubstr("'m.weight_scale' is missing"));
 }
 
 // [kv head][two queries, key, value][4 rows], so query heads 0 to 3 begin at rows 0, 4, 16, 20.
