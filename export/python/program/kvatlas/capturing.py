@@ -35,7 +35,7 @@ _MOST_OFF = {torch.float32: 1e-3, torch.float64: 1e-3, torch.float16: 2e-2, torc
 
 
 def capture(
-    model: torch.nn.Module,
+    model: Any,
     tokenizer: Any = None,
     prompts: str | os.PathLike | Sequence[Any] | None = None,
     *,
@@ -62,17 +62,16 @@ def capture(
     given = list(_prompts(prompts, tasks, tokenizer, lengths, depths, seeds, seed, chat, max_tokens))
     if not given:
         raise KvatlasError("there are no prompts to capture: give prompts= or tasks=")
-    plan = {"prompts": _plan_record(given, tasks, chat, max_tokens), "samples": len(given)}
+    plan: dict[str, Any] = {"prompts": _plan_record(given, tasks, chat, max_tokens), "samples": len(given)}
     session = _Session(model, tokenizer, plan, fingerprint, settings)
     with _Parts(path, resume, force) as parts:
         with session.recorded():
+            session.first_look(given[0])
+            parts.require_same(session.description["capture"], plan["prompts"], session.model_record)
             for index, prompt in enumerate(given):
                 if index in parts.done:
                     continue
                 arrays = session.sample(index, prompt)
-                if session.model_record is None:
-                    raise KvatlasError("the model attended to nothing")
-                parts.require_same(session.description["capture"], plan["prompts"], session.model_record)
                 write_sample(parts.part(index), session.description, session.model_record, plan, index, prompt, arrays)
                 _LOG.info("%s: sample %d of %d", path, index + 1, len(given))
     parts.join()
@@ -219,17 +218,17 @@ class _Held:
 class _Session:
     """The forward passes over prompts, and what is taken of them."""
 
-    model: torch.nn.Module
+    model: Any
     tokenizer: Any
     plan: dict[str, Any]
     given_fingerprint: str
     settings: dict[str, Option]
     description: dict[str, Any] = field(default_factory=dict)
-    model_record: dict[str, Any] | None = None
+    model_record: dict[str, Any] = field(default_factory=dict)
     layers: dict[int, _Layer] = field(default_factory=dict)  # by the model's own numbers, ascending
 
     def __post_init__(self) -> None:
-        self.config = getattr(self.model, "config", None)
+        self.config: Any = getattr(self.model, "config", None)
         if self.config is None or not hasattr(self.model, "forward"):
             raise KvatlasError(f"{type(self.model).__name__} is no transformers model: it has no config")
         if getattr(self.config, "is_encoder_decoder", False):
@@ -264,8 +263,13 @@ class _Session:
             raise KvatlasError("the model's logits are no numbers")
         return logits
 
+    def require_tokens(self, prompt: Prompt) -> None:
+        if max(prompt.tokens) >= self.config.vocab_size or min(prompt.tokens) < 0:
+            raise KvatlasError(f"{prompt.id}: a token is none of the model's {self.config.vocab_size}")
+
     def first_look(self, prompt: Prompt) -> None:
         """What the layers are, by a pass over the first prompt, which must give the logits of one that nothing records."""
+        self.require_tokens(prompt)
         tokens = prompt.tokens[:512]
         plain = self.logits_of(self.run(tokens, logits_to_keep=1))
 
@@ -399,10 +403,7 @@ class _Session:
         return replace(given, query=filled(given.query), key=repeated(filled(given.key)), value=repeated(filled(given.value)))
 
     def sample(self, index: int, prompt: Prompt) -> dict[str, np.ndarray]:
-        if self.model_record is None:
-            self.first_look(prompt)
-        if max(prompt.tokens) >= self.config.vocab_size or min(prompt.tokens) < 0:
-            raise KvatlasError(f"{prompt.id}: a token is none of the model's {self.config.vocab_size}")
+        self.require_tokens(prompt)
         numbers = self.description["numbers"]
         taken = SampleStatistics(self.description, self.shape, len(prompt.tokens), index < numbers["map_samples"])
         place = {number: layer for layer, number in enumerate(self.layers)}
@@ -496,7 +497,6 @@ class _Parts:
         self.path, self.folder = path, path.with_name(path.name + ".parts")
         self.resume, self.force = resume, force
         self.done: set[int] = set()
-        self.compared = False
 
     def __enter__(self) -> _Parts:
         if not self.path.parent.is_dir():
@@ -549,17 +549,14 @@ class _Parts:
 
     def require_same(self, capture: dict, prompts: dict, model: dict[str, Any]) -> None:
         """What lies there must be of this model, these prompts and these settings."""
-        if self.compared:
-            return
-        self.compared = True
         for one in [self.path, *self.parts()][:2]:
             if not one.exists():
                 continue
             with Profile(one) as profile:
-                for what, there, here in (("settings", profile.capture, capture), ("prompts", profile.prompts, prompts),
-                                          ("model", profile.model.fingerprint, model["model_fingerprint"])):  # fmt: skip
+                for what, there, here in (("other settings", profile.capture, capture), ("other prompts", profile.prompts, prompts),
+                                          ("another model", profile.model.fingerprint, model["model_fingerprint"])):  # fmt: skip
                     if there != here:
-                        raise KvatlasError(f"{one} was begun with another {what}, so it cannot be resumed: force=True begins anew")
+                        raise KvatlasError(f"{one} was begun with {what}, so it cannot be resumed: force=True begins anew")
 
     def join(self) -> None:
         """All samples in one file. A kill leaves the parts, or the whole."""

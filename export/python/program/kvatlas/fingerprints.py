@@ -47,7 +47,7 @@ class Fingerprints:
     tokenizer: str
 
 
-def of_model(model: torch.nn.Module, tokenizer: Any, given: str) -> Fingerprints:
+def of_model(model: Any, tokenizer: Any, given: str) -> Fingerprints:
     """given: replaces the model's; the others are found."""
     config = model.config
     source = str(getattr(config, "_name_or_path", "") or "")
@@ -71,7 +71,7 @@ def _sampled(values: torch.Tensor) -> torch.Tensor:
     return torch.cat([flat[:_SAMPLE], flat[len(flat) // 2 :][:_SAMPLE]]).cpu()
 
 
-def _same_weights(model: torch.nn.Module, source: str, card: dict[str, Any]) -> bool:
+def _same_weights(model: Any, source: str, card: dict[str, Any]) -> bool:
     """Whether the numbers in memory are those of the files, as far as the same names are there."""
     from safetensors import safe_open
 
@@ -93,7 +93,7 @@ def _same_weights(model: torch.nn.Module, source: str, card: dict[str, Any]) -> 
     return compared > 0
 
 
-def of_weights(model: torch.nn.Module) -> str:
+def of_weights(model: Any) -> str:
     """A hash of the configuration and of two short samples of every parameter."""
     found = Fnv1a()
     said = {key: value for key, value in model.config.to_dict().items() if key not in ("_name_or_path", "transformers_version", "dtype", "torch_dtype")}

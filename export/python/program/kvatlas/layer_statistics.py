@@ -196,7 +196,7 @@ class SampleStatistics:
         self.layers, self.heads, self.kv_heads = (shape[name] for name in ("layers", "heads", "kv_heads"))
         self.tokens, self.with_maps = tokens, with_maps
         self.arrays: dict[str, np.ndarray] = {}
-        self.held: list[torch.Tensor | None] = [None] * self.layers  # last rows, [heads, rows, tokens]
+        self.held = [torch.empty(0)] * self.layers  # last rows, [heads, rows, tokens]
         self.columns: list[torch.Tensor | None] = [None] * self.layers
         self.budgets: list[list[list[int]]] = []  # DynamicKV's, by window kind and budget
 
@@ -311,7 +311,7 @@ class SampleStatistics:
             self.array("columns/sums", self.layers, self.heads, n)[layer] = self.to_look_at(columns)
 
     def store_levels(self, layer: int, block: int, sums: torch.Tensor, maxima: torch.Tensor) -> None:
-        blocks = []
+        blocks: list[int] = []
         while len(blocks) < self.numbers["map_levels"]:
             side = sums.shape[1]
             covered = torch.full((side,), float(block), device=sums.device)
@@ -331,8 +331,7 @@ class SampleStatistics:
 
     def end_prefill(self, logits: torch.Tensor) -> None:
         """logits: of the next token, [vocabulary]."""
-        if (home := next((held.device for held in self.held if held is not None), None)) is not None:
-            self.held = [held.to(home) if held is not None else None for held in self.held]
+        self.held = [held.to(self.held[0].device) for held in self.held]
         with exact_products():
             if "js" in self.parts:
                 self.add_divergence()
@@ -416,11 +415,11 @@ class SampleStatistics:
         masks = None
         if self.with_maps and "maps" in self.parts:
             masks = self.array("kept/mask", len(self.numbers["selections"]), self.layers, self.kv_heads, -(-n // 8))
-        of_windows = [self.by_order(window_scores(self.held[layer], kind, self.kv_heads), attention) if n > kind["window"] else None
+        of_windows = [self.by_order(window_scores(self.held[layer].to(own.device), kind, self.kv_heads), attention) if n > kind["window"] else None
                       for kind in self.numbers["window_kinds"]]  # fmt: skip
         of_columns = None
-        if self.columns[layer] is not None:
-            of_columns = ordered(self.columns[layer].view(self.kv_heads, -1, n).double().mean(1).float())
+        if (columns := self.columns[layer]) is not None:
+            of_columns = ordered(columns.to(attention.device).view(self.kv_heads, -1, n).double().mean(1).float())
         of_lags = self.lag_orders(layer, given, attention)
         masses, counts = [], []
         for number, rule in enumerate(self.numbers["selections"]):

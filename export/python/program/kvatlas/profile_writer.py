@@ -36,6 +36,10 @@ class Prompt:
     cut_tokens: int = 0
 
 
+def _compact(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
 def _attribute(value: Any) -> Any:
     if isinstance(value, str):
         return np.bytes_(value.encode())
@@ -97,14 +101,13 @@ def write_sample(
     with h5py.File(created) as file:
         _put_attributes(file, {key: description[key] for key in ("schema", "schema_major", "schema_minor", "tool_version")})
         _put_attributes(file, model)
-        compact = {"sort_keys": True, "separators": (",", ":"), "ensure_ascii": False}
         listed = description["arrays"] + (description["texts"] if "text/ends" in arrays else [])
         _put_attributes(file, {
-            "capture": json.dumps(description["capture"], **compact),
-            "prompts": json.dumps(plan["prompts"], **compact),
+            "capture": _compact(description["capture"]),
+            "prompts": _compact(plan["prompts"]),
             "planned_samples": plan["samples"],
             "complete": int(plan["samples"] == 1),
-            "arrays": json.dumps(listed, **compact),
+            "arrays": _compact(listed),
             "axes": [table["axis"] for table in description["axes"]],
         })  # fmt: skip
         for table in description["axes"]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -121,7 +120,7 @@ def attention_recorded(recorder: Recorder) -> Iterator[None]:
     from transformers import AttentionInterface
 
     interface = importlib.import_module("transformers.modeling_utils").ALL_ATTENTION_FUNCTIONS
-    kinds = {AttentionInterface, type(interface)}
+    kinds: set[Any] = {AttentionInterface, type(interface)}
     found = {kind: kind.__dict__["get_interface"] for kind in kinds if "get_interface" in kind.__dict__}
     registered = dict(AttentionInterface._global_mapping)
 
@@ -159,10 +158,3 @@ def output_difference(given: Attended, out: torch.Tensor, rows: int = 4) -> floa
         if ours.shape != theirs.shape:
             return float("inf")
         return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-30))
-
-
-def modeling_file(model: torch.nn.Module) -> str:
-    """Where the model's code lies, for messages."""
-    return getattr(sys.modules.get(type(model).__module__), "__file__", None) or type(model).__module__
-
-
