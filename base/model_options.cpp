@@ -7,7 +7,8 @@ namespace kvatlas {
 
 CLI::Option* add_model_options(CLI::App& command, ModelOptions& options) {
   CLI::Option* model =
-      add_option(command, "-m,--model", options.model, "PATH", "GGUF file or Hugging Face folder");
+      add_option(command, "-m,--model", options.model, "PATH",
+                 "GGUF file, Hugging Face folder, or org/name[@revision] of Hugging Face's cache");
   add_option(command, "--device", options.device, "DEVICE",
              "where the model runs: auto, cpu, cuda or cuda:N")
       ->capture_default_str();

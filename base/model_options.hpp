@@ -12,7 +12,7 @@ namespace kvatlas {
 
 /// Which model a command runs, and how: what every command that runs one is asked for.
 struct ModelOptions {
-  std::string model;            // GGUF file or Hugging Face folder
+  std::string model;            // GGUF file, Hugging Face folder, or a name in its cache
   std::string device = "auto";  // "auto", "cpu", "cuda" or "cuda:N"
   std::string dtype = "auto";   // "auto", "float32", "float16" or "bfloat16"
   int threads = 0;              // CPU threads; 0 takes all cores

@@ -18,6 +18,7 @@
 #include "analyzer/capture/profile_run.hpp"
 #include "analyzer/capture/progress.hpp"
 #include "analyzer/capture/ranks.hpp"
+#include "analyzer/profile/describe.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/foreign_error.hpp"
@@ -327,6 +328,14 @@ void add_profile_command(CLI::App& app) {
                  "with --new: go on generating after an end-of-sequence token")
       ->group("Prompts");
   capture::add_capture_options(*command, options->capture);
+  // Needs neither a model nor an output, so it lifts what other calls must give.
+  add_option(
+      *command, "--describe", options->describe, "SHAPE",
+      "with --json: print what a profile with these settings holds of a model of this shape, "
+      "for software that writes profiles itself (docs/python.md), and stop")
+      ->each([command](const std::string&) {
+        for (const char* name : {"--model", "--output"}) command->get_option(name)->required(false);
+      });
   command->footer(
       "Examples:\n"
       "  kvatlas profile --model SmolLM2.gguf -o p.h5\n"
@@ -334,10 +343,18 @@ void add_profile_command(CLI::App& app) {
       "  kvatlas profile --model SmolLM2.gguf --task needle --task passkey:digits=64 \\\n"
       "      --lengths 1024,4096 --seeds 5 -o needle.h5\n"
       "  kvatlas profile --model ./Llama-3.1-8B --prompts mine.jsonl --memory-budget 6GiB -o p.h5\n"
-      "  kvatlas profile --model ./Llama-3.1-8B --prompts mine.jsonl -o p.h5 --resume");
+      "  kvatlas profile --model ./Llama-3.1-8B --prompts mine.jsonl -o p.h5 --resume\n"
+      "  kvatlas profile --describe layers=32,heads=32,kv_heads=8,head_dim=128,vocab=128256 "
+      "--json");
   lead_with(*command, {"--model", "--output", "--prompts", "--task", "--lengths", "--chat",
                        "--memory-budget"});
-  command->callback([options] { capture::take_profile(*options); });
+  command->callback([options] {
+    if (options->describe.empty()) return capture::take_profile(*options);
+    if (!options->json) fail(ErrorCode::usage, "--describe prints JSON: give --json too");
+    const model::Config shape = profile::shape_from(options->describe);
+    const auto settings = capture::settle_capture(options->capture, shape, 1);
+    std::cout << profile::description_json(settings, shape, KVATLAS_VERSION) << '\n';
+  });
 }
 
 }  // namespace kvatlas

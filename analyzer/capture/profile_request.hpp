@@ -15,6 +15,7 @@ struct ProfileRequest {
   PromptOptions prompts;
   CaptureOptions capture;
   std::string output;
+  std::string describe;  // the shape of a model; empty: a profile is taken
   bool force = false, resume = false, dry_run = false, json = false;
   bool say_result = true;  // on stdout
 };

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analyzer/checkpoint/gguf.hpp"
+#include "analyzer/checkpoint/hub_cache.hpp"
 #include "analyzer/checkpoint/safetensors.hpp"
 #include "analyzer/config/families_hf.hpp"
 #include "base/error.hpp"
@@ -445,7 +446,8 @@ std::int64_t CacheCard::state_values() const {
   return sum;
 }
 
-CacheCard read_cache_card(const fs::path& path) {
+CacheCard read_cache_card(const fs::path& given) {
+  const fs::path path = found_model(given);
   std::error_code error;
   const bool folder = fs::is_directory(path, error);
   const fs::path config = folder ? path / "config.json" : path;
@@ -462,10 +464,9 @@ CacheCard read_cache_card(const fs::path& path) {
   }
   card.file = path.string();
   if (card.name.empty()) {
-    const fs::path of = config.extension() == ".json"
-                            ? fs::absolute(config).lexically_normal().parent_path()
-                            : config.stem();
-    card.name = repaired_utf8(of.filename().string());
+    card.name = config.extension() == ".json"
+                    ? name_of_folder(fs::absolute(config).lexically_normal().parent_path())
+                    : repaired_utf8(config.stem().string());
   }
   if (folder) try {
       const SafetensorsFolder files = SafetensorsFolder::open(path);

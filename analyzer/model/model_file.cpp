@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "analyzer/checkpoint/gguf.hpp"
+#include "analyzer/checkpoint/hub_cache.hpp"
 #include "analyzer/checkpoint/safetensors.hpp"
 #include "analyzer/config/config_files.hpp"
 #include "analyzer/model/weights.hpp"
@@ -185,8 +186,7 @@ class FolderModel final : public OpenedModel {
     const std::string generation_json =
         fs::exists(generation) ? read_text_file(generation, kMaxConfigBytes) : "";
     HfConfig hf = in_context(quoted(folder.string(), 400), [&] {
-      return parse_hf_config(config_json, generation_json,
-                             fs::absolute(folder).lexically_normal().filename().string());
+      return parse_hf_config(config_json, generation_json, name_of_folder(folder));
     });
     require_safetensors(folder);
     files_ = SafetensorsFolder::open(folder);
@@ -262,17 +262,6 @@ void FolderModel::require_safetensors(const fs::path& folder) {
   fail(ErrorCode::unreadable, "the folder ", name, " holds no model.safetensors");
 }
 
-/// "org/name", as models are called on the hub.
-bool looks_like_hub_id(const std::string& text) {
-  const auto slash = text.find('/');
-  if (slash == text.npos || slash == 0 || slash + 1 == text.size()) return false;
-  if (text.find('/', slash + 1) != text.npos || text.front() == '.' || text.ends_with(".gguf"))
-    return false;
-  return std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '/' || c == '-' || c == '_' || c == '.';
-  });
-}
-
 }  // namespace
 
 std::int64_t ModelFile::stored_bytes() const {
@@ -281,18 +270,14 @@ std::int64_t ModelFile::stored_bytes() const {
   return bytes;
 }
 
-std::shared_ptr<const ModelFile> ModelFile::open(const fs::path& path) {
+std::shared_ptr<const ModelFile> ModelFile::open(const fs::path& given) {
+  const fs::path path = found_model(given);
   const std::string name = quoted(path.string(), 400);
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (path.empty()) fail(ErrorCode::usage, "no model given: give a GGUF file or a model's folder");
-  if (status.type() == fs::file_type::not_found) {
-    if (looks_like_hub_id(path.string()))
-      fail(
-          ErrorCode::usage, "there is no ", name,
-          " here, and nothing is downloaded: give a GGUF file or the folder of a downloaded model");
+  if (status.type() == fs::file_type::not_found)
     fail(ErrorCode::unreadable, "there is no file or folder ", name);
-  }
   if (error) fail(ErrorCode::unreadable, "cannot open ", name, ": ", error.message());
   if (fs::is_directory(status)) {
     if (!fs::exists(path / "config.json", error)) {

@@ -115,8 +115,7 @@ struct LayerWeights {
 class ModelFile {
  public:
   /// Opens, checks config against tensors (every weight there, every shape right). Errors name file
-  /// and tensor. A path that looks like a hub id ("org/name") and does not exist is told to be a
-  /// folder or GGUF.
+  /// and tensor. "org/name" is a model in Hugging Face's cache (found_model).
   static std::shared_ptr<const ModelFile> open(const std::filesystem::path& path);
 
   virtual ~ModelFile() = default;

@@ -17,7 +17,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSchema = "kvatlas.profile";
 constexpr std::int64_t kMostName = 200, kMostArrays = 10'000, kMostWindow = 8 << 20;
 constexpr std::size_t kMostAxes = 7;  // an eighth is the sample
 
@@ -104,22 +103,11 @@ bool is_text(const Description& array) {
   return array.name == name::kTextBytes || array.name == name::kTextEnds;
 }
 
-std::vector<Description> without_texts(std::vector<Description> arrays) {
+/// What two profiles must have in common: a sentence may be worded anew in a later version.
+std::vector<Description> comparable(std::vector<Description> arrays) {
   arrays.erase(std::remove_if(arrays.begin(), arrays.end(), is_text), arrays.end());
+  for (Description& array : arrays) array.meaning.clear();
   return arrays;
-}
-
-std::string descriptions_text(const std::vector<Description>& arrays) {
-  json list = json::array();
-  for (const Description& array : arrays)
-    list.push_back({{"name", array.name},
-                    {"axes", array.axes},
-                    {"unit", array.unit},
-                    {"meaning", array.meaning},
-                    {"type", type_name(array.type)},
-                    {"sizes", array.sizes},
-                    {"single_axes", array.single_axes}});
-  return list.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 Description parse_description(const json& object, std::string& type) {
@@ -242,6 +230,19 @@ bool same_table(const AxisTable& a, const AxisTable& b) {
 
 }  // namespace
 
+std::string descriptions_text(const std::vector<Description>& arrays) {
+  json list = json::array();
+  for (const Description& array : arrays)
+    list.push_back({{"name", array.name},
+                    {"axes", array.axes},
+                    {"unit", array.unit},
+                    {"meaning", array.meaning},
+                    {"type", type_name(array.type)},
+                    {"sizes", array.sizes},
+                    {"single_axes", array.single_axes}});
+  return list.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 bool parse_type(const std::string& name, Type& type) {
   for (const Type candidate : {Type::f32, Type::f16, Type::i32, Type::i64, Type::u8}) {
     if (name != type_name(candidate)) continue;
@@ -360,7 +361,9 @@ std::vector<std::string> differences(const Header& there, const Header& here, bo
     return version.substr(0, version.find('.'));
   };
   text("the model's fingerprint", there.model_fingerprint, here.model_fingerprint);
-  text("the tokenizer's fingerprint", there.tokenizer_fingerprint, here.tokenizer_fingerprint);
+  // Samples hold their tokens: a profile that was taken without a tokenizer goes with any.
+  if (!there.tokenizer_fingerprint.empty() && !here.tokenizer_fingerprint.empty())
+    text("the tokenizer's fingerprint", there.tokenizer_fingerprint, here.tokenizer_fingerprint);
   text("kvatlas's major version", major(there.tool_version), major(here.tool_version));
   compare_text("capture", there.capture, here.capture, clauses);
   if (same_plan) {
@@ -369,8 +372,7 @@ std::vector<std::string> differences(const Header& there, const Header& here, bo
   }
   if (!clauses.empty()) return clauses;
   // These follow from what was compared; where they do not, the versions describe it differently.
-  if (descriptions_text(without_texts(there.arrays)) !=
-      descriptions_text(without_texts(here.arrays)))
+  if (descriptions_text(comparable(there.arrays)) != descriptions_text(comparable(here.arrays)))
     clauses.push_back("the captured arrays are described otherwise there than here");
   if (!std::equal(there.axes.begin(), there.axes.end(), here.axes.begin(), here.axes.end(),
                   same_table))

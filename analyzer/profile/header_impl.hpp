@@ -32,6 +32,9 @@ void add_texts(const Header& from, Header& to);
 /// The first few differences in one text.
 std::string first_few(const std::vector<std::string>& clauses);
 
+/// A JSON list of the descriptions, as the attribute `arrays` holds it.
+std::string descriptions_text(const std::vector<Description>& arrays);
+
 /// The description of the array of this name, or nullptr.
 const Description* find_description(const Header& header, const std::string& name);
 

@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analyzer/checkpoint/hub_cache.hpp"
 #include "analyzer/config/cache_card.hpp"
 #include "analyzer/jinja/chat.hpp"
 #include "analyzer/model/model_file.hpp"
@@ -180,6 +181,7 @@ json model_card(const model::ModelFile& model, const model::CacheCard& cache,
           {"kv_cache_bytes_at_context", whole_bytes(of_sequence.plain(c.context_length))},
           {"tokenizer_vocab_size", tokenizer ? json(tokenizer->vocab_size()) : json(nullptr)},
           {"chat", chat_text(tokenizer)},
+          {"tokenizer_fingerprint", tokenizer ? json(tokenizer->fingerprint()) : json(nullptr)},
           {"fingerprint", model.fingerprint()}};
 }
 
@@ -360,8 +362,9 @@ bool is_header_alone(const std::filesystem::path& path) {
   return true;
 }
 
-void inspect_model(const std::string& path, const InspectOptions& o,
+void inspect_model(const std::string& given, const InspectOptions& o,
                    const CacheOfSequence& bytes_of) {
+  const std::string path = model::found_model(given).string();
   std::error_code not_there;
   if (std::filesystem::exists(path, not_there) && !o.model.empty())
     fail(ErrorCode::usage, "--model is for a policy; ", quoted(path, 200), " is a model");
@@ -447,8 +450,10 @@ void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others
   const auto path = std::make_shared<std::string>();
   const auto options = std::make_shared<InspectOptions>();
   InspectOptions& o = *options;
-  add_option(*command, "file", *path, "FILE",
-             "GGUF file, Hugging Face folder or config.json, profile, or policy document")
+  add_option(
+      *command, "file", *path, "FILE",
+      "GGUF file, Hugging Face folder or config.json, org/name of its cache, profile, or policy "
+      "document")
       ->required();
   command->add_flag("--json", o.as_json, "print JSON");
   constexpr std::int64_t kMostTokens = std::int64_t{1} << 27;

@@ -31,6 +31,7 @@ namespace kvatlas::profile {
 /// base/share_code.hpp, and the file says beside them how codes become logarithms.
 inline constexpr const char* kLog2OfAShare = "log2 of a share";
 
+inline constexpr const char* kSchema = "kvatlas.profile";
 inline constexpr int kSchemaMajor = 1, kSchemaMinor = 2;
 
 /// Element types of a profile's arrays. float16 is held as its 16 bits.

@@ -25,6 +25,7 @@ TEST(ModelFile, SaysWhyAPathIsNoModel) {
   EXPECT_THAT(refusal("org-x/some-model_1.5B"), HasSubstr("nothing is downloaded"));
   EXPECT_THAT(refusal("./absent/model"), HasSubstr("there is no file or folder"));
   EXPECT_THAT(refusal("absent/model.gguf"), HasSubstr("there is no file or folder"));
+  EXPECT_THAT(refusal("absent/config.json"), HasSubstr("there is no file or folder"));
   EXPECT_THAT(refusal(folder.path()), HasSubstr("holds no config.json"));
   EXPECT_THAT(refusal(folder.write("text.gguf", "not a model")), HasSubstr("not a GGUF file"));
   EXPECT_THAT(refusal(folder.path()), HasSubstr("give the file itself"));

@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .capturing import capture
     from .errors import KvatlasError
     from .model import Model
     from .policy import Policy, Section
@@ -27,6 +28,7 @@ _PLACES = {
     "policy": ("Policy", "Section"),
     "profile": ("Array", "Axis", "Profile", "Sample"),
     "program": ("run",),
+    "capturing": ("capture",),
     "rules": ("calibrate", "dynamickv", "headkv", "lagkv", "pod", "precision", "simlayerkv"),
 }
 __all__ = [name for names in _PLACES.values() for name in names]

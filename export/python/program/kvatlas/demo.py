@@ -90,6 +90,7 @@ def carry_out(program: str, step: Step, folder: pathlib.Path, lock: int, environ
     with open(part if step.file else os.devnull, "wb") as kept:
         command = [program, *step.words]
         with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, pass_fds=(lock,)) as process:
+            assert process.stdout is not None  # it is a pipe
             for line in process.stdout:
                 kept.write(line)
                 if step.shown:

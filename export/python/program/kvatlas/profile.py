@@ -226,7 +226,7 @@ def _texts(values) -> list[str]:
 
 def _attributes(of: h5py.HLObject) -> dict[str, Any]:
     """Attributes as Python has them: texts, numbers, lists of texts and arrays of numbers."""
-    out = {}
+    out: dict[str, Any] = {}
     for name, value in of.attrs.items():
         if isinstance(value, (bytes, np.bytes_)):
             out[name] = _text(value)
@@ -276,7 +276,7 @@ def _names(group: h5py.Group, where: str, before: str = "", depth: int = 0) -> l
     """The arrays below a group, as paths."""
     if depth > 8:
         raise KvatlasError(f"{where} is nested too deep")
-    found = []
+    found: list[str] = []
     for name in sorted(group):
         item = _linked(group, name)
         path = before + name

@@ -83,8 +83,9 @@ def as_words(options: dict[str, Option]) -> list[str]:
         if value is True:
             words.append(option)
         elif value is not None and value is not False:
-            many = not isinstance(value, (str, os.PathLike)) and isinstance(value, Iterable)
-            words += [option, ",".join(map(str, value)) if many else str(value)]
+            if isinstance(value, Iterable) and not isinstance(value, (str, os.PathLike)):
+                value = ",".join(map(str, value))
+            words += [option, str(value)]
     return words
 
 
