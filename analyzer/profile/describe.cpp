@@ -53,7 +53,7 @@ ordered_json numbers_of(const CaptureSettings& s) {
   for (const auto& kind : s.window_kinds)
     kinds.push_back({{"window", kind.window},
                      {"kernel", kind.kernel},
-                     {"pooling", kind.pooling == kernels::Pooling::average ? "avg" : "max"}});
+                     {"pooling", kind.pooling == Pooling::average ? "avg" : "max"}});
   if (s.kept)
     for (const KeepRule& rule : s.selections()) selections.push_back(described(rule, s));
   return {{"proximities", proximities},   {"window_kinds", kinds},
