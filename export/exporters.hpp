@@ -57,13 +57,13 @@ struct PartRequest {
 /// What an exporter makes of a request. README.txt is written from it.
 struct Exported {
   std::vector<ExportFile> files;
-  std::vector<ExportLink> links;
   /// How the files are passed to the runtime: exact commands or lines of code, in which $MODEL
   /// stands for the model.
   std::string use;
   /// What the user must know besides the losses: one or more sentences in each note.
   std::vector<std::string> notes;
   std::string model = "the model's folder or its name on Hugging Face";  // what $MODEL is
+  std::vector<ExportLink> links = {};
 };
 
 /// Writes the files. Error(usage) if only the exporter can see that the runtime cannot take them.
