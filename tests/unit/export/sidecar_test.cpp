@@ -96,7 +96,7 @@ TEST_F(Sidecar, EveryByteOfATinyOne) {
           "kv_scales.safetensors";
   EXPECT_EQ(json::parse(file(out, "model/model.safetensors.index.json")),
             (json{{"metadata", json::object()}, {"weight_map", map}}));
-  EXPECT_EQ(file(out, "vllm.yaml"), "block-size: 32\nkv-cache-dtype: fp8\n");
+  EXPECT_EQ(file(out, "vllm.yaml"), "block-size: 64\nkv-cache-dtype: fp8\n");
   EXPECT_THAT(file(out, "README.txt"), HasSubstr("vllm serve model --config vllm.yaml"));
   ASSERT_EQ(out.links.size(), 2u);
   EXPECT_EQ(out.links[0].path, "model/model.safetensors");
