@@ -17,7 +17,9 @@
 namespace kvatlas::calibrate {
 namespace {
 
-using namespace testing_support;
+using testing_support::error_of;
+using testing_support::header_of;
+using testing_support::TemporaryFolder;
 using profile::kMagnitudeBins;
 using testing::HasSubstr;
 
@@ -31,7 +33,7 @@ Magnitudes of_numbers(const std::vector<float>& numbers) {
 }
 
 std::vector<float> spread(std::int64_t count, float deviation) {
-  return Random(7).normals(count, deviation);
+  return testing_support::Random(7).normals(count, deviation);
 }
 
 TEST(Fp8Scales, RoundingIsE4m3) {
@@ -45,7 +47,7 @@ TEST(Fp8Scales, RoundingIsE4m3) {
 }
 
 TEST(Fp8Scales, EveryBinIsWhereItsNumbersAre) {
-  Random random(3);
+  testing_support::Random random(3);
   for (int i = 0; i < 2000; ++i) {
     const float x = std::exp2(random.uniform(-22, 18));
     const auto bin = profile::magnitude_bin(x);
