@@ -31,7 +31,6 @@ void read_evalplus(const Source& source, const ReadRequest& request, ResultFile&
   else
     out.metric = has_plus ? "plus" : "base";
   out.same_key = SameKey::repeat;
-  const std::string task = source.path.stem().string();
   bool once_each = true;
   for (const auto& [id, attempts] : tasks.items())
     in_context(quoted(id), [&, &id = id, &attempts = attempts] {

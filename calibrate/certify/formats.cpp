@@ -132,7 +132,11 @@ std::optional<ResultFile> read_file(const std::filesystem::path& path, const Rea
 
 bool may_hold_results(const std::filesystem::path& path) {
   const auto extension = path.extension();
-  return extension == ".json" || extension == ".jsonl" || extension == ".csv";
+  if (extension != ".json" && extension != ".jsonl" && extension != ".csv") return false;
+  // OpenCompass's predictions are read with the results of the same name.
+  std::error_code error;
+  const auto twin = twin_in(path, "predictions", "results");
+  return twin.empty() || !std::filesystem::exists(twin, error);
 }
 
 }  // namespace

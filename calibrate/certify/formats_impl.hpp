@@ -95,6 +95,10 @@ std::vector<std::string> texts_member(const nlohmann::json& object, std::string_
 /// help and no more.
 nlohmann::json neighbour(const std::filesystem::path& path);
 
+/// The file's twin in another folder of the run, as OpenCompass has predictions/ and results/;
+/// empty if the path has no folder `from`.
+std::filesystem::path twin_in(const std::filesystem::path& path, const char* from, const char* to);
+
 /// Rows of CSV (RFC 4180; lines may end with either break). Errors name the file and the line.
 class CsvReader {
  public:

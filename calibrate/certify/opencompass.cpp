@@ -8,11 +8,7 @@
 #include "calibrate/certify/formats_impl.hpp"
 
 namespace kvatlas::calibrate {
-namespace {
 
-using nlohmann::json;
-
-/// The file's twin in another folder of the run; empty if the path has no such folder.
 std::filesystem::path twin_in(const std::filesystem::path& path, const char* from, const char* to) {
   std::filesystem::path twin;
   bool found = false;
@@ -23,6 +19,10 @@ std::filesystem::path twin_in(const std::filesystem::path& path, const char* fro
   }
   return found ? twin : std::filesystem::path();
 }
+
+namespace {
+
+using nlohmann::json;
 
 /// Whether it was right: a number or truth, or a list of those, one each time it was asked. By the
 /// name that evaluators give it; null if none is there.

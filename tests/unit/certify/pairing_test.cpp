@@ -167,7 +167,7 @@ TEST(Pairing, TotalsAlone) {
 /// The whole path, from two files' answers to the verdict, on made-up runs that lose so much. Files
 /// are sorted with their hard texts first, as real ones are by length.
 TEST(Pairing, VerdictsAreSeldomWrong) {
-  constexpr int kRuns = 1000;
+  constexpr int kRuns = 500;  // for each of two losses
   constexpr std::size_t kTexts = 150, kPrompts = 2;
   Random random(7, "certify");
   for (const double loss : {0.04, 0.06}) {
