@@ -14,6 +14,7 @@
 #include "base/error.hpp"
 #include "base/program.hpp"
 #include "base/surroundings.hpp"
+#include "calibrate/certify/commands.hpp"
 #include "calibrate/inspect/commands.hpp"
 #include "calibrate/methods/commands.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
@@ -64,6 +65,7 @@ void add_commands(CLI::App& app, char** argv) {
   for (const char* name : {"profile", "generate", "evaluate", "check"})
     add_missing_command(app, name);
 #endif
+  kvatlas::add_certify_command(app);
   kvatlas::add_inspect_command(app, {kvatlas::calibrate::inspected_policies()},
                                kvatlas::calibrate::caches_of_sequences());
   kvatlas::add_diff_command(app);

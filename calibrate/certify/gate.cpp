@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <utility>
 
 #include "base/error.hpp"
@@ -50,7 +51,15 @@ void put_in_hashed_order(std::vector<ScorePair>& pairs) {
   pairs = std::move(in_order);
 }
 
-GateVerdict judge_pairs(std::string name, std::span<const ScorePair> pairs, const Gate& gate) {
+namespace {
+
+/// What is measured of pairs, and the losses of their rounds in points.
+struct MeasuredPairs {
+  Measured measured;
+  TaskMeans losses;
+  Estimate loss;  // in points
+};
+MeasuredPairs measure(std::span<const ScorePair> pairs) {
   std::vector<double> full, scores, losses;
   std::vector<std::string> groups, tasks;
   for (const auto& pair : pairs) {
@@ -60,19 +69,31 @@ GateVerdict judge_pairs(std::string name, std::span<const ScorePair> pairs, cons
     groups.push_back(pair.task + '\n' + pair.group);
     tasks.push_back(pair.task);
   }
-  Measured measured;
-  measured.samples = std::ssize(pairs);
-  measured.texts = static_cast<std::int64_t>(count_texts(groups));
+  MeasuredPairs out;
+  out.measured.samples = std::ssize(pairs);
+  out.measured.texts = static_cast<std::int64_t>(count_texts(groups));
   const auto mean_of_scores = [&](const std::vector<double>& values) {
     const TaskMeans means = task_means(values, groups, tasks);
     return about_tasks(score_mean(means.rounds), means);
   };
-  measured.full = mean_of_scores(full);
-  measured.score = mean_of_scores(scores);
-  const TaskMeans means = task_means(losses, groups, tasks);
-  const Estimate loss = about_tasks(betting_mean(means.rounds, kPointRange), means);
-  measured.loss = {loss.mean / 100, loss.low / 100, loss.high / 100};
-  return judge(std::move(name), std::move(measured), means.tasks, means.rounds, loss, gate);
+  out.measured.full = mean_of_scores(full);
+  out.measured.score = mean_of_scores(scores);
+  out.losses = task_means(losses, groups, tasks);
+  out.loss = about_tasks(betting_mean(out.losses.rounds, kPointRange), out.losses);
+  out.measured.loss = {out.loss.mean / 100, out.loss.low / 100, out.loss.high / 100};
+  return out;
+}
+
+}  // namespace
+
+GateVerdict judge_pairs(std::string name, std::span<const ScorePair> pairs, const Gate& gate) {
+  MeasuredPairs all = measure(pairs);
+  std::map<std::string, std::vector<ScorePair>> of_tasks;
+  for (const auto& pair : pairs) of_tasks[pair.task].push_back(pair);
+  if (of_tasks.size() > 1)
+    for (const auto& [task, own] : of_tasks) all.measured.tasks[task] = measure(own).measured;
+  return judge(std::move(name), std::move(all.measured), all.losses.tasks, all.losses.rounds,
+               all.loss, gate);
 }
 
 std::string verdict_of_all(std::span<const GateVerdict> verdicts) {

@@ -150,6 +150,7 @@ class Runner:
         for name in ("mine.jsonl", "questions.jsonl", "F.jsonl"):
             (given / name).write_text("\n".join(prompts) + "\n")
         shutil.copy(ROOT / "tests/unit/data/longbench.jsonl", given / "LONGBENCH.jsonl")
+        shutil.copytree(ROOT / "tests/golden/data/certify", given / "results")
         layers, heads, kv_heads = tiny_checkpoint.LAYERS, tiny_checkpoint.HEADS, tiny_checkpoint.KV_HEADS
         pattern = given / "attn_patterns/Llama-3"
         pattern.mkdir(parents=True)
