@@ -7,10 +7,12 @@
 # installed as it is: builds of one commit in two folders are equal byte by byte (repeats.sh).
 set(_bundle ${CMAKE_INSTALL_LIBDIR}/kvatlas)
 set(_rpath $ORIGIN/${KVATLAS_MODULE_DIR})
-if(TARGET kvatlas_mpi)
-  set_target_properties(kvatlas_mpi PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${_bundle})
-  install(TARGETS kvatlas_mpi LIBRARY DESTINATION ${_bundle})
-endif()
+foreach(_module IN ITEMS kvatlas_mpi kvatlas_http)
+  if(TARGET ${_module})
+    set_target_properties(${_module} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${_bundle})
+    install(TARGETS ${_module} LIBRARY DESTINATION ${_bundle})
+  endif()
+endforeach()
 if(LibTorch_UNPACKED)
   # Flat, since every one of these libraries also looks beside itself.
   file(GLOB _libraries ${LibTorch_LIBRARY_DIR}/*.so* ${LibTorch_ROOT}/../nvidia/*/lib/*.so*)

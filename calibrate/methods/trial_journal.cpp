@@ -2,19 +2,13 @@
 #include "calibrate/methods/trial_journal.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fcntl.h>
 #include <iostream>
 #include <iterator>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include "analyzer/profile/profile.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
-#include "base/json_text.hpp"
 #include "base/whole_file.hpp"
 #include "calibrate/policy/policy_files.hpp"
 #include "calibrate/rules/policy_reports.hpp"
@@ -24,8 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSchema = "kvatlas.trials/3";
-constexpr std::size_t kLargestJournal = std::size_t{1} << 30;
+constexpr LineJournal::Kind kKind{"kvatlas.trials/3", "trials", "--force begins anew"};
 
 std::string hash_of(const Policy& policy) {
   Fnv1a hash;
@@ -83,58 +76,11 @@ TrialJournal::Open TrialJournal::asked(const std::string& document, bool force, 
 }
 
 TrialJournal::TrialJournal(std::filesystem::path path, const json& settings, Open how)
-    : path_(std::move(path)) {
-  const std::string name = printable(path_.string(), 400);
-  file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (file_ < 0) fail(ErrorCode::resource, "cannot write ", name, ": ", std::strerror(errno));
-  if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
-    close(std::exchange(file_, -1));
-    fail(ErrorCode::usage, name,
-         " is being written by another process: wait for it, or choose "
-         "another output");
-  }
-  try {
-    const bool empty = lseek(file_, 0, SEEK_END) == 0;
-    if (how == Open::fresh && !empty)
-      fail(ErrorCode::usage, name,
-           " holds the trials of an unfinished run: --resume goes on with it, --force begins anew");
-    if (how == Open::resume && !empty) in_context(name, [&] { read(settings); });
-    if (ftruncate(file_, static_cast<off_t>(whole_)) != 0 || lseek(file_, 0, SEEK_END) < 0)
-      fail(ErrorCode::resource, "cannot write ", name, ": ", std::strerror(errno));
-    if (whole_ == 0) append(json{{"schema", kSchema}, {"settings", settings}}.dump() + '\n');
-  } catch (...) {
-    close(file_);
-    throw;
-  }
+    : file_(std::move(path), kKind, settings, how, [this](const json& line) { read_trial(line); }) {
 }
 
 TrialJournal::~TrialJournal() {
   if (trials_.empty()) remove();  // it would only stand in the way of the next search
-  close(file_);
-}
-
-void TrialJournal::read(const json& settings) {
-  const std::string text = read_text_file(path_, kLargestJournal);
-  std::size_t line = 0;
-  for (std::size_t end = 0; (end = text.find('\n', whole_)) != std::string::npos;
-       whole_ = end + 1) {
-    ++line;
-    const auto parsed = in_context(str("line ", line), [&] {
-      return parse_json(std::string_view(text).substr(whole_, end - whole_), 8);
-    });
-    if (line > 1) {
-      in_context(str("line ", line), [&] { read_trial(parsed); });
-      continue;
-    }
-    if (!parsed.is_object() || parsed.value("schema", json()) != kSchema ||
-        !parsed.contains("settings") || !parsed.at("settings").is_object())
-      fail(ErrorCode::unreadable, "no journal of trials");
-    for (const auto& [key, value] : settings.items())
-      if (parsed.at("settings").value(key, json()) != value)
-        fail(ErrorCode::usage, "its trials were run with ", key, " ",
-             printable(parsed.at("settings").value(key, json()).dump(), 200), ", and now it is ",
-             printable(value.dump(), 200), ": --force begins anew");
-  }
 }
 
 void TrialJournal::read_trial(const json& line) {
@@ -153,21 +99,6 @@ void TrialJournal::read_trial(const json& line) {
     trial.digits = {real("digits_prefix"), real("digits_in_place")};
   trials_[{line.at("policy"), line.at("sample"),
            static_cast<Measure>(measure - std::begin(kMeasures))}] = trial;
-}
-
-void TrialJournal::append(const std::string& text) {
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const auto count = write(file_, text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0)
-      fail(ErrorCode::resource, "cannot write ", printable(path_.string(), 400), ": ",
-           std::strerror(errno));
-    done += static_cast<std::size_t>(count);
-  }
-  if (fdatasync(file_) != 0)
-    fail(ErrorCode::resource, "cannot write ", printable(path_.string(), 400), ": ",
-         std::strerror(errno));
 }
 
 RunTrials TrialJournal::around(RunTrials run) {
@@ -201,7 +132,7 @@ RunTrials TrialJournal::around(RunTrials run) {
             lines += line_of(key, trial).dump() + '\n';
             trials_[key] = trial;
           }
-        append(lines);
+        file_.append(lines);
       }
       for (const auto sample : together)
         for (std::size_t i = 0; i < policies.size(); ++i)
@@ -218,11 +149,6 @@ RunTrials kept_beside(const std::string& document, const json& settings, TrialJo
   if (journal->known() > 0)
     std::cerr << "kvatlas: " << journal->known() << " trials are there already\n";
   return journal->around(std::move(run));
-}
-
-void TrialJournal::remove() {
-  std::error_code ignored;
-  std::filesystem::remove(path_, ignored);
 }
 
 }  // namespace kvatlas::calibrate

@@ -13,6 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/line_journal.hpp"
 #include "calibrate/methods/trials.hpp"
 
 namespace kvatlas::calibrate {
@@ -30,14 +31,13 @@ nlohmann::json trial_settings(const TrialOptions& options, const std::string& ru
 /// it is done. A journal that ends without a trial removes its file.
 class TrialJournal {
  public:
-  enum class Open { fresh, resume, replace };
+  using Open = LineJournal::Open;
   /// What the options --force and --resume say. Error(usage) if they contradict each other, and if
   /// the document is there already and neither --force nor an unfinished journal beside it allows
   /// that it is replaced.
   static Open asked(const std::string& document, bool force, bool resume);
-  /// `settings` is an object as trial_settings() gives it. Error(usage) if the file exists (fresh),
-  /// if it has other settings, which are named (resume), or if another process writes it.
-  /// Error(unreadable) for lines that are no trials; a last line that was cut short is passed over.
+  /// `settings` is an object as trial_settings() gives it. Errors are those of LineJournal;
+  /// Error(unreadable) also for lines that are no trials.
   TrialJournal(std::filesystem::path path, const nlohmann::json& settings, Open how);
   ~TrialJournal();
   TrialJournal(const TrialJournal&) = delete;
@@ -48,20 +48,16 @@ class TrialJournal {
   /// it.
   RunTrials around(RunTrials run);
   /// Removes the file, when all is done.
-  void remove();
+  void remove() { file_.remove(); }
 
   /// The policy's hash, and the sample's position.
   using Key = std::tuple<std::string, std::size_t, Measure>;
 
  private:
-  void read(const nlohmann::json& settings);
   void read_trial(const nlohmann::json& line);
-  void append(const std::string& text);
 
-  std::filesystem::path path_;
-  int file_ = -1;
-  std::size_t whole_ = 0;  // bytes of lines that are complete
   std::map<Key, Trial> trials_;
+  LineJournal file_;
 };
 
 /// Trials that are kept beside the document while `journal` lives; the trials alone if no document

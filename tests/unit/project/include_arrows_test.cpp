@@ -45,10 +45,11 @@ const std::vector<Folder> kFolders = {
       "calibrate/rules", "calibrate/report"}},
     {"calibrate/certify",
      {"kernels", "data", "calibrate/policy", "calibrate/rules", "calibrate/report"}},
+    {"calibrate/endpoint", {"kernels", "calibrate/rules"}},
     {"calibrate/search",
      {"kernels", "data", "analyzer/model", "analyzer/profile", "analyzer/capture",
       "calibrate/policy", "calibrate/runtimes", "calibrate/rules", "calibrate/report",
-      "calibrate/simulate", "calibrate/methods", "calibrate/certify"}},
+      "calibrate/simulate", "calibrate/methods", "calibrate/certify", "calibrate/endpoint"}},
     {"calibrate/inspect",
      {"analyzer/model", "analyzer/profile", "calibrate/policy", "calibrate/runtimes",
       "calibrate/rules", "calibrate/report"}},
@@ -86,6 +87,7 @@ const std::vector<Folder> kHeavy = {
     {"H5", {"analyzer/profile"}},
     {"hwy/", {"kernels"}},
     {"cuda", {"kernels", "base"}},
+    {"curl/", {"calibrate/endpoint"}},
     {"Q", {"viewer/threads", "viewer/draw", "viewer/screens", "viewer/frame"}},
 };
 

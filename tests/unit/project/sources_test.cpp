@@ -205,6 +205,7 @@ TEST(Sources, StartNothingAndLoadNothing) {
       {"main.cpp", {"execv"}},                               // the viewer beside it
       {"analyzer/capture/device.cpp", {"dlopen", "execv"}},  // LibTorch's CUDA part; itself
       {"analyzer/capture/ranks.cpp", {"dlopen"}},            // the MPI module beside it
+      {"calibrate/endpoint/http.cpp", {"dlopen"}},           // the HTTP module beside it
       {"viewer/frame/search_job.cpp", {"QProcess"}},         // kvatlas beside it, for a search
       {"viewer/frame/search_job.hpp", {"QProcess"}}};
   EXPECT_EQ(found, expected);
