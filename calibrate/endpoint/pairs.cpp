@@ -327,7 +327,8 @@ AskedPair ServedPair::ask_one(std::array<std::unique_ptr<HttpConnection>, 2>& co
     ServedPrompt as_long = prompt;
     as_long.max_new = static_cast<std::int64_t>(full.ids.size());
     forced = answer_of(*connections[kCompressed], kCompressed, "forced", as_long, ask_for);
-    if (forced->failed()) fail(ErrorCode::resource, compressed().name(), ": ", forced->problem);
+    if (forced->failed())
+      fail(ErrorCode::resource, sides_[kCompressed].name(), ": ", forced->problem);
   }
   if (control && !full.failed())
     again = answer_of(*connections[kFull], kFull, "control", prompt, {});

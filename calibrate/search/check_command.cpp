@@ -16,8 +16,10 @@
 #include "base/text_count.hpp"
 #include "base/whole_file.hpp"
 #include "calibrate/certify/gate.hpp"
+#include "calibrate/certify/rounds.hpp"
 #include "calibrate/rules/certainty.hpp"
 #include "calibrate/rules/evidence.hpp"
+#include "calibrate/search/check_endpoint.hpp"
 #include "calibrate/search/commands.hpp"
 #include "calibrate/search/evaluate_request.hpp"
 
@@ -29,6 +31,7 @@ using nlohmann::json;
 
 struct CheckCommand {
   EvaluateRequest request;
+  EndpointOptions endpoint;
   std::string policy, junit;
   Gate gate;
   std::int64_t most_samples = 2000;
@@ -44,43 +47,19 @@ std::vector<GateVerdict> verdicts_of(const Evaluation& evaluation, const CheckCo
   return verdicts;
 }
 
-/// How many more seeds the undecided need: at most as many again as there were, for their losses
-/// may change, and no more prompts than are allowed.
 std::int64_t seeds_needed(const Evaluation& evaluation, const std::vector<GateVerdict>& verdicts,
                           const CheckCommand& command) {
   std::set<std::int64_t> seeds;
   for (const auto& question : evaluation.questions) seeds.insert(question.prompt.seed);
-  const auto seen = static_cast<std::int64_t>(seeds.size());
-  const auto prompts = static_cast<std::int64_t>(evaluation.questions.size());
-  const std::int64_t allowed =
-      std::max<std::int64_t>(0, (command.most_samples - prompts) / ((prompts + seen - 1) / seen));
-  std::int64_t wanted = 0;
-  for (const auto& verdict : verdicts) {
-    const auto& loss = verdict.loss;
-    if (loss.kind != LossVerdict::Kind::undecided) continue;
-    const auto rounds = static_cast<std::int64_t>(verdict.rounds);
-    const std::int64_t more = loss.more.value_or(rounds) * seen;
-    wanted = std::max(wanted, (more + rounds - 1) / rounds);
-  }
-  return std::min({wanted, seen, allowed});
+  return seeds_for(verdicts, std::ssize(seeds), std::ssize(evaluation.questions),
+                   command.most_samples);
 }
 
 /// What the asked loss needs, before anything is run: sentences.
 std::vector<std::string> needs(const CheckCommand& command, const FirstRound& round) {
-  const std::string limit = fixed_text(command.gate.max_loss, 1);
-  if (command.gate.by_mean)
-    return {str("by the mean alone a verdict needs ", kLeastTexts,
-                " texts; it says nothing of how sure it is")};
+  std::vector<std::string> out = limit_needs(command.gate);
   const auto texts = groups_to_pass(command.gate.max_loss);
-  if (!texts)
-    return {
-        str("a loss of at most ", limit, " points cannot be made sure by texts without any loss")};
-  std::string of_all =
-      str("a loss of at most ", limit, " points is sure after ", *texts, " texts without any loss");
-  if (command.gate.max_loss < 100)
-    of_all +=
-        str(" (no method needs fewer than ", zero_loss_groups(command.gate.max_loss / 100), ")");
-  std::vector<std::string> out = {of_all + "; texts that lose something make it more"};
+  if (command.gate.by_mean || !texts) return out;
   const auto least_limit = [](std::int64_t of_texts) {
     return str("the least limit that ", count_of(of_texts, "text", "texts"), " can pass is ",
                limit_text(least_limit_to_pass(of_texts)), " points");
@@ -208,12 +187,23 @@ void run_check(CheckCommand command) {
   if (!command.junit.empty()) prepare_junit(command.junit, !command.dry_run);
   if (command.dry_run && command.as_json)
     fail(ErrorCode::usage, "--dry-run says what a run would take, in words: it has no --json");
-  command.gate.subject = command.policy;
-  command.request.policies = {command.policy};
-  command.request.may_repeat = command.force;
   // As few texts as a verdict may rest on; while it is open, others follow.
   if (command.request.prompts.seeds == 0)
     command.request.prompts.seeds = static_cast<std::int64_t>(kLeastTexts);
+  if (command.endpoint.asked()) {
+    if (!check_endpoint({command.endpoint, command.request, command.gate, command.policy,
+                         command.junit, command.most_samples, command.as_json, command.force,
+                         command.dry_run}))
+      throw CLI::RuntimeError(kExitNotMet);
+    return;
+  }
+  if (command.policy.empty() || command.request.run.model.empty())
+    fail(ErrorCode::usage, command.policy.empty() ? "POLICY" : "--model",
+         " is missing: a policy is judged on a model here, or a server's answers with --endpoint "
+         "and --full");
+  command.gate.subject = command.policy;
+  command.request.policies = {command.policy};
+  command.request.may_repeat = command.force;
   command.request.time_steps = 0;
   command.request.no_comparison = true;
   command.request.go_on = [&](const FirstRound& round) {
@@ -245,9 +235,11 @@ void add_check_command(CLI::App& app) {
   const auto options = std::make_shared<CheckCommand>();
   CheckCommand& o = *options;
   add_option(*command, "policy", o.policy, "POLICY",
-             "a policy document, each of whose policies is judged, or a policy as text")
-      ->required();
+             "a policy document, each of whose policies is judged, or a policy as text; beside "
+             "--endpoint only its calibration is looked at");
   add_request_options(*command, o.request);
+  command->get_option("--model")->required(false);
+  add_endpoint_options(*command, o.endpoint);
   command->get_option("--seeds")->default_str(
       str(kLeastTexts, ", and more while the verdict is open"));
   add_number(*command, "--max-loss", o.gate.max_loss, "POINTS",
@@ -279,7 +271,10 @@ void add_check_command(CLI::App& app) {
       "Examples:\n"
       "  kvatlas check policy.json --model M --task needle --depths 0.5 --max-loss 10\n"
       "  kvatlas check lagkv:lag=128,ratio=1/4 --model M --prompts qa.jsonl --max-loss 10\n"
-      "  kvatlas check policy.json --model M --task needle --as vllm --junit verdict.xml");
+      "  kvatlas check policy.json --model M --task needle --as vllm --junit verdict.xml\n"
+      "  kvatlas check --endpoint http://HOST:8001 --full http://HOST:8000 --tokenizer M "
+      "--max-loss "
+      "5");
   command->callback([options] { run_check(*options); });
 }
 
