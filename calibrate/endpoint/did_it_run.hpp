@@ -27,8 +27,8 @@ struct Sign {
 
 /// What a server's metrics say at one time.
 struct MetricFacts {
-  std::optional<double> capacity, held, running, waiting, preempted;
-  std::string format;
+  std::optional<double> capacity = {}, held = {}, running = {}, waiting = {}, preempted = {};
+  std::string format = {};
 };
 MetricFacts metric_facts(const ServerTable& server, const std::vector<MetricSample>& samples);
 
