@@ -120,7 +120,7 @@ ServedPrompt EndpointGate::sent(const data::Prompt& prompt,
                                                      : data::answer_tokens(prompt);
   out.messages = prompt.messages();
   out.text = prompt.with_answer_prefix();
-  if (prompt.tokens.empty() == false && !servers_.takes_ids())
+  if (!prompt.tokens.empty() && !servers_.takes_ids())
     fail(ErrorCode::usage, printable(prompt.id), " is given as tokens, and ",
          servers_.full().server.title, " takes texts alone");
   const auto* dataset = data::longbench_dataset(prompt.task);
@@ -147,8 +147,8 @@ ServedPrompts EndpointGate::round() const {
   if (model_) {
     given = capture::plan_prompts(check_.request.prompts, check_.request.run, *model_).prompts;
   } else {
-    for (auto& prompt : capture::collect_prompts(check_.request.run))
-      given.push_back({std::move(prompt), {}});
+    for (const auto& prompt : capture::collect_prompts(check_.request.run))
+      given.push_back({prompt, prompt.tokens});
   }
   std::vector<std::string> names;
   for (const auto& one : given) names.push_back(one.prompt.text_name());

@@ -138,7 +138,8 @@ def gather(build: pathlib.Path) -> Bundle:
         installed_files(build, folder)
         built = [build / "bin/kvatlas", build / "bin/kvatlas-viewer"]
         plugins = qt_plugins(built[1])
-        loading = [*built, *plugins.values()]
+        # The module for servers brings libcurl along; that of MPI is for machines that have an MPI of their own.
+        loading = [*built, *plugins.values(), *(build / "lib/kvatlas").glob("libkvatlas_http.so")]
         files = {f"{PROGRAMS}/{path.name}": path.read_bytes() for path in sorted((folder / "bin").iterdir())}
         files[f"{PROGRAMS}/qt.conf"] = b"[Paths]\nPlugins = ../lib/qt\n"
         for path in sorted((folder / "lib/kvatlas").glob("*")):
