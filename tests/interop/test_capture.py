@@ -84,7 +84,7 @@ class Capture(unittest.TestCase):
         path.write_text("".join(lines))
         ours, theirs = self.both(model, support.MODEL_DIR, path, tokenizer)
         self.assertEqual(captures.compared(ours, theirs, 2e-5), [])
-        for method in (("simlayerkv", "--threshold", "0.8", "--recent", "64"), ("pod", "--pod-initial", "4", "--pod-recent", "64"),
+        for method in (("simlayerkv", "--threshold", "0.8", "--recent", "64"), ("pod", "--initial", "4", "--recent", "64"),
                        ("dynamickv", "--budget", "96")):  # fmt: skip
             results = []
             for profile in (ours, theirs):

@@ -236,19 +236,24 @@ class SampleStatistics:
         [3, proximity, heads, rows]."""
         weights, sink, top = given.weights(given.scores(first, given.query.shape[1]))
         rows, tokens = weights.shape[1:]
-        ragged_row = torch.arange(rows, device=weights.device)[:, None]
-        found = []
+        ragged_row, shift = torch.arange(rows, device=weights.device)[:, None], top[..., 0]
+        # Row r's distant keys of a proximity are those from `initial` on that lie before begin + r.
+        ranges = []  # of each: initial, begin, and the columns in which rows differ
         for initial, recent in self.numbers["proximities"] if "lazy" in self.parts else ():
-            # Row r's distant keys are those from `initial` on that lie before begin + r.
-            begin = tokens - rows + 1 - recent
-            start, end = min(max(begin, initial), tokens), min(max(begin + rows, initial), tokens)
+            begin, initial = tokens - rows + 1 - recent, min(initial, tokens)
+            ranges.append((initial, begin, max(begin, initial), max(begin + rows, initial)))
+        bounds = sorted({0, tokens, *(min(bound, tokens) for initial, _, start, end in ranges for bound in (initial, start, end))})
+        pieces = [weights[..., low:high].sum(-1) for low, high in zip(bounds, bounds[1:])]
+        found = []
+        for initial, begin, start, end in ranges:
             ragged = weights[..., start:end]
-            is_distant = torch.arange(start, end, device=weights.device) < begin + ragged_row
-            initial = min(initial, tokens)
-            distant = (ragged * is_distant).sum(-1) + (weights[..., initial:start].sum(-1) if start > initial else 0)
-            near = (ragged * ~is_distant).sum(-1) + weights[..., :initial].sum(-1) + weights[..., max(end, initial) :].sum(-1)
-            near = near + sink[..., 0]
-            shift = top[..., 0]
+            is_distant = torch.arange(start, start + ragged.shape[2], device=weights.device) < begin + ragged_row
+            distant, near = (ragged * is_distant).sum(-1), (ragged * ~is_distant).sum(-1) + sink[..., 0]
+            for low, piece in zip(bounds, pieces):
+                if initial <= low < start:
+                    distant = distant + piece
+                elif low < initial or low >= end:
+                    near = near + piece
             found.append(torch.stack([near / (near + distant), torch.log(near) + shift, torch.log(distant) + shift]))
         weights /= weights.sum(-1, keepdim=True) + sink
         return weights, torch.stack(found, 1) if found else weights.new_empty(3, 0)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .answers import Picture, drawn_of_document, table_html, table_of
 from .errors import KvatlasError
 from .model import Model
 from .program import run
@@ -100,11 +101,35 @@ class Policy:
             os.unlink(name)
             raise
 
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each policy: its settings, what was measured of it, and how much of it was decided."""
+        out = []
+        for section in self.sections.values():
+            settings = {name: value for name, value in section.settings.items() if not isinstance(value, (dict, list))}
+            decided = {f"{name} [{' x '.join(map(str, value.shape))}]": _count(value) for name, value in section.result.items() if isinstance(value, np.ndarray)}
+            out.append({"policy": section.name, **settings, **decided})
+        return out
+
+    def table(self) -> Any:
+        return table_of(self.rows())
+
+    def plot(self, what: str = "comparison-layers", profile: Any = None, **options: Any) -> Picture:
+        """A picture of the document (`kvatlas render --what list` names them), beside a profile where it needs one."""
+        return drawn_of_document(what, self.document, [] if profile is None else [getattr(profile, "path", profile)], **options)
+
+    def _repr_html_(self) -> str:
+        return table_html(self.rows(), f"policies of {self.model.name}")
+
     def cache(self, model, section: str | None = None, task: str | None = None):
         """A cache of this policy for a Hugging Face model, as kvatlas_transformers makes it (kvatlas[transformers])."""
         import kvatlas_transformers
 
         return kvatlas_transformers.load(self.document, section, task).cache(model)
+
+
+def _count(values: np.ndarray) -> Any:
+    """How many are chosen of a list of yes and no; the mean of numbers."""
+    return int(values.sum()) if values.dtype == bool else float(values.mean()) if values.dtype.kind in "if" else None
 
 
 def _section(name: str, given: dict[str, Any]) -> Section:

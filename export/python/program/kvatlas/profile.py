@@ -13,6 +13,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from .answers import Picture, drawn, table_html, table_of
 from .errors import KvatlasError
 from .model import Model
 
@@ -172,6 +173,22 @@ class Profile:
 
     def close(self) -> None:
         self._file.close()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each sample."""
+        names = ("index", "id", "task", "length", "depth", "seed", "n_tokens")
+        return [{name: getattr(sample, name) for name in names} for sample in self.samples]
+
+    def table(self) -> Any:
+        return table_of(self.rows())
+
+    def plot(self, what: str = "overview", **options: Any) -> Picture:
+        """A picture of the profile (`kvatlas render --what list` names them): plot("map", sample=0, at="L3.H2")."""
+        return drawn(what, [self.path], **options)
+
+    def _repr_html_(self) -> str:
+        said = f"profile of {self.model.name}: {self.model.layers} layers, {self.model.heads} heads on {self.model.kv_heads}, taken on {self.backend}"
+        return table_html(self.rows(), said)
 
     def __repr__(self) -> str:
         return f"<kvatlas profile {self.path} of {self.model.name}>"

@@ -55,13 +55,6 @@ def _put_attributes(to: h5py.HLObject, values: dict[str, Any]) -> None:
         to.attrs[name] = _attribute(value)
 
 
-def _with_attributes(kind: Any) -> Any:
-    """Properties of an object whose attributes, at most 64, lie in its header, where a reader expects them."""
-    properties = h5py.h5p.create(kind)
-    properties.set_attr_phase_change(64, 32)
-    return properties
-
-
 def _chunk(shape: tuple[int, ...], single_axes: int) -> tuple[int, ...]:
     """Tiles of an array whose first axes are read one index at a time, else runs of whole rows."""
     if not shape or 0 in shape:
@@ -95,10 +88,7 @@ def write_sample(
     """A whole file, or none: it takes its name when everything is on the disk."""
     described = {array["name"]: array for array in description["arrays"] + description["texts"]}
     part = path.with_name(path.name + ".tmp")
-    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
-    access.set_libver_bounds(h5py.h5f.LIBVER_V110, h5py.h5f.LIBVER_V110)
-    created = h5py.h5f.create(os.fsencode(part), h5py.h5f.ACC_TRUNC, _with_attributes(h5py.h5p.FILE_CREATE), access)
-    with h5py.File(created) as file:
+    with h5py.File(part, "w", libver="latest") as file:
         _put_attributes(file, {key: description[key] for key in ("schema", "schema_major", "schema_minor", "tool_version")})
         _put_attributes(file, model)
         listed = description["arrays"] + (description["texts"] if "text/ends" in arrays else [])
@@ -115,7 +105,7 @@ def write_sample(
             axis = file.create_dataset(f"axes/{table['axis']}", data=values)
             _put_attributes(axis, {"columns": table["columns"], "labels": table["labels"]})
         file.create_dataset("sample_index", data=np.array([index], np.int64))
-        sample = h5py.Group(h5py.h5g.create(file.create_group("samples").id, b"%06d" % index, gcpl=_with_attributes(h5py.h5p.GROUP_CREATE)))
+        sample = file.create_group(f"samples/{index:06d}")
         _put_attributes(sample, {name: getattr(prompt, name) for name in _ATTRIBUTES if name != "max_new_tokens" or prompt.max_new_tokens > 0})
         _put_attributes(sample, {"index": index, "n_tokens": len(prompt.tokens), "cut_tokens": prompt.cut_tokens})
         tokens = np.array(prompt.tokens, np.int32)

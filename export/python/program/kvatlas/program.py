@@ -19,9 +19,10 @@ PACKAGE = pathlib.Path(__file__).resolve().parent
 INSTALLED = PACKAGE / "installed"
 PROGRAM = INSTALLED / "bin/kvatlas"
 VIEWER = INSTALLED / "bin/kvatlas-viewer"  # it needs no torch
+NOT_MET = 4  # the exit status of a verdict that is not "passed"
 VIEWER_COMMANDS = ("view", "render", "report")
 
-Option = str | int | float | bool | os.PathLike | Iterable
+Option = str | int | float | bool | os.PathLike | Iterable | None
 
 
 @functools.cache
@@ -92,13 +93,18 @@ def as_words(options: dict[str, Option]) -> list[str]:
 def run(*words: str | os.PathLike, **options: Option) -> str:
     """Runs a command of the program and returns what it prints: run("inspect", "p.h5"), run("export", "policy.json",
     to="vllm", output="vllm"). What it notes besides goes to the logger "kvatlas". Raises KvatlasError if it fails."""
+    return run_for((), *words, **options)[0]
+
+
+def run_for(accepted: tuple[int, ...], *words: str | os.PathLike, **options: Option) -> tuple[str, int]:
+    """The same, with the exit status, which may also be one of `accepted`."""
     command = [str(PROGRAM), *map(str, words), *as_words(options)]
     done = subprocess.run(
         command, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
     )
     notes = done.stderr.strip()
-    if done.returncode != 0:
+    if done.returncode not in (0, *accepted):
         raise KvatlasError(notes or f"{' '.join(command)} ended with {done.returncode}")
     if notes:
         logging.getLogger("kvatlas").info("%s", notes)
-    return done.stdout
+    return done.stdout, done.returncode

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What commands answer, as tables and pictures. Pictures are those of `kvatlas render`."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import KvatlasError
+from .program import NOT_MET, Option, run, run_for
+
+_SHOWN = 200  # rows of a table in a notebook
+
+
+class Picture:
+    """An SVG drawing, which a notebook shows."""
+
+    def __init__(self, svg: str):
+        self.svg = svg
+
+    def __repr__(self) -> str:
+        return f"<kvatlas picture, {len(self.svg)} characters of SVG>"
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: str | os.PathLike) -> None:
+        pathlib.Path(path).write_text(self.svg, "utf-8")
+
+
+class Rows(list):
+    """A table where pandas is not installed: a list of rows, each an object by column."""
+
+    def _repr_html_(self) -> str:
+        return table_html(self)
+
+
+def table_of(rows: Iterable[dict[str, Any]]) -> Any:
+    """A pandas.DataFrame, or Rows without pandas."""
+    rows = list(rows)
+    try:
+        import pandas
+    except ImportError:
+        return Rows(rows)
+    return pandas.DataFrame(rows)
+
+
+def table_html(rows: Sequence[dict[str, Any]], caption: str = "") -> str:
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+
+    def cell(value: Any) -> str:
+        text = f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
+        return f'<td style="text-align:{"right" if isinstance(value, (int, float)) else "left"}">{html.escape(text)}</td>'
+
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+    body = "".join(f"<tr>{''.join(cell(row.get(name)) for name in columns)}</tr>" for row in rows[:_SHOWN])
+    more = f"<tfoot><tr><td colspan={len(columns)}>and {len(rows) - _SHOWN} more</td></tr></tfoot>" if len(rows) > _SHOWN else ""
+    said = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    return f"<table>{said}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>{more}</table>"
+
+
+def drawn(what: str, files: Sequence[str | os.PathLike], **options: Option) -> Picture:
+    """`kvatlas render FILES --what WHAT …` as a picture; an unknown name is refused with the known ones."""
+    with tempfile.TemporaryDirectory(prefix="kvatlas-") as folder:
+        to = pathlib.Path(folder) / "picture.svg"
+        run("render", *files, what=what, output=to, **options)
+        return Picture(to.read_text("utf-8"))
+
+
+def drawn_of_document(what: str, document: dict[str, Any], files: Sequence[str | os.PathLike], **options: Option) -> Picture:
+    with tempfile.TemporaryDirectory(prefix="kvatlas-") as folder:
+        path = pathlib.Path(folder) / "policy.json"
+        path.write_text(json.dumps(document), "utf-8")
+        return drawn(what, [*files, path], **options)
+
+
+def _mean(interval: Any) -> float | None:
+    return interval.get("mean", interval.get("value")) if isinstance(interval, dict) else interval
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Numbers with their intervals beside them, and divergences by name; lists and longer objects are left to `document`."""
+    out: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, dict) and {"low", "high"} <= set(value):
+            out |= {name: _mean(value), f"{name}_low": value["low"], f"{name}_high": value["high"]}
+        elif name == "kl" and isinstance(value, dict):
+            out |= {f"kl_{key}": _mean(one) for key, one in value.items()}
+        elif not isinstance(value, (dict, list)):
+            out[name] = value
+    return {"policy": out.pop("policy", None)} | out
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What `evaluate` or `check` found. `document` is what the program printed."""
+
+    document: dict[str, Any]
+    policies: dict[str, Any]  # the policy document with what was found, for pictures; empty: there is none
+    met: bool = True  # whether a check passed
+
+    def rows(self, task: str | None = None) -> list[dict[str, Any]]:
+        """A row for each policy, the full cache among them; task: its figures on that task alone."""
+        rows = self.document["policies"]
+        if task is not None:
+            if missing := [row["policy"] for row in rows if task not in row.get("tasks", {})]:
+                raise KvatlasError(f"{missing[0]} has no figures of {task!r}, only of {', '.join(rows[0].get('tasks', {})) or 'all prompts together'}")
+            rows = [{"policy": row["policy"], **row["tasks"][task]} for row in rows]
+        return [_flat(row) for row in rows]
+
+    def table(self, task: str | None = None) -> Any:
+        return table_of(self.rows(task))
+
+    def plot(self, what: str = "comparison", **options: Option) -> Picture:
+        if not self.policies:
+            raise KvatlasError("a check has no pictures: evaluate() has")
+        return drawn_of_document(what, self.policies, (), **options)
+
+    def __repr__(self) -> str:
+        return f"<kvatlas answer about {len(self.document['policies'])} policies>"
+
+    def _repr_html_(self) -> str:
+        return table_html(self.rows())
+
+
+def evaluate(model: str | os.PathLike, policy: str | os.PathLike, against: Sequence[str] = (), **options: Option) -> Answer:
+    """`kvatlas evaluate`: what policies cost, tried on the model. policy: a document's file, or a policy as text; against:
+    more policies as text. Options are the command's, with "_" for "-"."""
+    with tempfile.TemporaryDirectory(prefix="kvatlas-") as folder:
+        to = pathlib.Path(folder) / "evaluated.json"
+        said = run("evaluate", model=model, policy=policy, against=list(against) or None, json=True, output=to, **options)
+        return Answer(json.loads(said), json.loads(to.read_text("utf-8")))
+
+
+def check(policy: str | os.PathLike, model: str | os.PathLike, **options: Option) -> Answer:
+    """`kvatlas check`: whether a policy still loses no more than it may; `met` says so, undecided counts as not."""
+    said, status = run_for((NOT_MET,), "check", policy, model=model, json=True, **options)
+    return Answer(json.loads(said), {}, status == 0)
