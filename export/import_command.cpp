@@ -122,9 +122,7 @@ void run_import(const ImportOptions& options) {
   calibrate::write_document(document, options.output, options.force);
   if (cache) {
     const auto policy = calibrate::policies_of(document).front();
-    std::vector<calibrate::KvFormats> layers;
-    for (std::int64_t layer = 0; layer < document.model.layers; ++layer)
-      layers.push_back(calibrate::formats_of(policy, layer));
+    const auto layers = calibrate::formats_of(policy, document.model.layers);
     const auto& part = std::get<calibrate::Precision>(policy.parts.front());
     std::cout << options.output << ": " << calibrate::formats_text(layers)
               << (part.scales ? "; with scales\n" : "; without scales\n");

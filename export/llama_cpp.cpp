@@ -50,7 +50,7 @@ Exported cache_types(const PartRequest& request, const calibrate::Precision& par
   if (head_dim % 32 != 0)
     fail(ErrorCode::usage, request.runtime.title,
          " stores numbers in blocks of 32, and heads of the model have ", head_dim);
-  const auto formats = part.fixed ? part.fixed->front() : part.everywhere;
+  const auto formats = calibrate::layer_formats(part, request.document.model.layers).front();
   const std::string keys = cache_type(formats.keys), values = cache_type(formats.values);
   Exported out;
   out.model = "the model's GGUF file";

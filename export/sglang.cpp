@@ -15,14 +15,16 @@ namespace {
 
 /// The scales are given in a file that has one number for the keys and the values of a layer, or in
 /// a folder over the checkpoint, which has them apart.
-Exported formats(const PartRequest& request) {
-  json options = {{"kv-cache-dtype", "fp8_e4m3"}};
+Exported formats(const PartRequest& request, const calibrate::Precision& part) {
+  const auto format = calibrate::layer_formats(part, request.document.model.layers).front().keys;
+  const bool e5m2 = format == calibrate::KvFormat::fp8_e5m2;
+  json options = {{"kv-cache-dtype", e5m2 ? "fp8_e5m2" : "fp8_e4m3"}};
   Exported out;
   out.use = "python -m sglang.launch_server --model-path $MODEL --config sglang.yaml";
   if (!request.scales) {
     out.notes = {
-        "Without scales in the checkpoint SGLang takes 1 for all of them: numbers beyond 448 are "
-        "cut to that."};
+        str("Without scales in the checkpoint SGLang takes 1 for all of them: numbers beyond ",
+            e5m2 ? 57344 : 448, " are cut to that.")};
   } else if (request.checkpoint) {
     if (is_by_head(request.scales->scales))
       fail(ErrorCode::usage, "SGLang has no scales of heads, only of layers");
@@ -61,7 +63,8 @@ Exported formats(const PartRequest& request) {
 }  // namespace
 
 Exported export_sglang(const PartRequest& request) {
-  if (std::holds_alternative<calibrate::Precision>(request.part)) return formats(request);
+  if (const auto* part = std::get_if<calibrate::Precision>(&request.part))
+    return formats(request, *part);
   auto windows = windows_of(request);
   const auto recent = windows.size;
   // SGLang's window does not include the query's own position.

@@ -50,12 +50,17 @@ Exported triattention(const calibrate::Decoding& part) {
 }  // namespace
 
 Exported export_tensorrt_llm(const PartRequest& request) {
-  if (std::holds_alternative<calibrate::Precision>(request.part))
-    return {
-        {{"tensorrt_llm.yaml", yaml_text({{"kv_cache_config", {{"dtype", "fp8"}}}})}},
-        "trtllm-serve $MODEL --config tensorrt_llm.yaml",
-        {"Without scales in the checkpoint TensorRT-LLM takes 1 for all of them: numbers beyond "
-         "448 are cut to that."}};
+  if (const auto* formats = std::get_if<calibrate::Precision>(&request.part)) {
+    const auto format =
+        calibrate::layer_formats(*formats, request.document.model.layers).front().keys;
+    const bool small = format == calibrate::KvFormat::nvfp4;
+    return {{{"tensorrt_llm.yaml",
+              yaml_text({{"kv_cache_config", {{"dtype", small ? "nvfp4" : "fp8"}}}})}},
+            "trtllm-serve $MODEL --config tensorrt_llm.yaml",
+            {str("Without scales in the checkpoint TensorRT-LLM takes 1 for all of them: numbers "
+                 "beyond ",
+                 small ? 2688 : 448, " are cut to that.")}};
+  }
   if (const auto* part = std::get_if<calibrate::Decoding>(&request.part))
     return triattention(*part);
   const auto* budgets = std::get_if<calibrate::DynamicKv>(&request.part);

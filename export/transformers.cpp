@@ -25,7 +25,7 @@ json lazy_windows(const PartRequest& request) {
 }
 
 Exported quantised_cache(const PartRequest& request, const calibrate::Precision& part) {
-  const auto formats = part.fixed ? part.fixed->front() : part.everywhere;
+  const auto formats = calibrate::layer_formats(part, request.document.model.layers).front();
   Exported out;
   if (formats.plain())
     fail(ErrorCode::usage, "the policy stores everything in 16 bits, so there is nothing to tell ",

@@ -57,16 +57,40 @@ std::vector<bool> layers_to_trim(const PartRequest& request) {
 }
 
 Exported formats_of_layers(const PartRequest& request, const calibrate::Precision& part) {
+  using enum calibrate::KvFormat;
+  const auto& model = request.document.model;
+  const auto& taken = request.runtime.formats_taken;
+  const auto layers = calibrate::layer_formats(part, model.layers);
   std::vector<std::string> plain;
-  for (std::int64_t layer = 0; layer < request.document.model.layers; ++layer)
-    if (part.fixed && part.fixed->at(static_cast<std::size_t>(layer)).plain())
-      plain.push_back(std::to_string(layer));
-  json options = {{"kv-cache-dtype", "fp8"},
-                  {"block-size", request.runtime.formats_taken.page_tokens}};
+  auto format = f16;
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    if (!layers[l].plain()) format = layers[l].keys;
+  }
+  if (format == f16)
+    fail(ErrorCode::usage, "the policy stores everything in 16 bits, so there is nothing to tell ",
+         request.runtime.title);
+  for (std::size_t l = 0; l < layers.size(); ++l)
+    if (layers[l].plain() &&
+        !spares_layer(taken, format, static_cast<std::int64_t>(l), model.layers))
+      plain.push_back(std::to_string(l));
+  const std::string_view dtype = format == fp8_cpu        ? facts_of(fp8).word
+                                 : format == fp8_e5m2_cpu ? facts_of(fp8_e5m2).word
+                                                          : facts_of(format).word;
+  json options = {{"kv-cache-dtype", dtype},
+                  {"block-size", page_tokens_of(taken, layers, model.head_dim)}};
   if (!plain.empty()) options["kv-cache-dtype-skip-layers"] = plain;
   Exported out;
   out.files.push_back({"vllm.yaml", yaml_text(options)});
   out.use = "vllm serve $MODEL --config vllm.yaml";
+  if (format != fp8 && format != fp8_cpu) {
+    out.notes = {str("No plugin is needed. ", dtype, " runs on ", facts_of(format).devices, ".")};
+    if (facts_of(format).pair)
+      out.notes.push_back(
+          str("vLLM adds its first ", taken.ends, " and last ", taken.ends,
+              " layers to those that stay at 16 bits by itself, and the model must run in 16 bits. "
+              "Below SM89, such as on an A100, it rounds keys of turboquant_k8v4 otherwise."));
+    return out;
+  }
   if (request.scales) {
     add_sidecar(request, true, out);
     out.use = str("vllm serve ", kSidecarFolder, " --config vllm.yaml");
@@ -85,7 +109,7 @@ Exported formats_of_layers(const PartRequest& request, const calibrate::Precisio
   }
   out.notes.push_back(
       "On CPUs vLLM wants AVX-512 or AMX for it, and heads of a multiple of 32 numbers. It cuts "
-      "numbers toward zero there, where kvatlas rounds to the nearest.");
+      "numbers toward zero there, where kvatlas rounds to the nearest unless it is told vllm:cpu.");
   return out;
 }
 

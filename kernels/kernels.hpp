@@ -10,6 +10,7 @@
 #include "kernels/dispatch.hpp"
 #include "kernels/js_divergence.hpp"
 #include "kernels/kv_quant.hpp"
+#include "kernels/kv_round.hpp"
 #include "kernels/lag_scores.hpp"
 #include "kernels/last_rows.hpp"
 #include "kernels/layer_budgets.hpp"

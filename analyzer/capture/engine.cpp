@@ -141,6 +141,7 @@ struct Engine::State {
     std::int64_t logit_rows;
     std::vector<std::optional<kernels::Proximity>> proximal;
     decltype(Step::on_store) on_store;
+    decltype(Step::on_query) on_query;
     std::optional<SharedKeys> shared;
     decltype(Step::seen) seen;
     bool forgotten;
@@ -289,6 +290,7 @@ Engine::State::Flow Engine::State::begin(const Step& step) {
   flow.states.resize(n_states);
   flow.proximal = step.proximal;
   flow.on_store = step.on_store;
+  flow.on_query = step.on_query;
   flow.shared = step.shared;
   flow.seen = step.seen;
   flow.forgotten = step.forgotten;
@@ -350,6 +352,7 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
   if (observers.value_outputs)
     observers.value_outputs(index, number, any_view<2>(value_outputs(c, index, w, value)));
   const at::Tensor query = projected.query.transpose(0, 1);
+  if (flow.on_query) flow.on_query(index, any_view<3>(query));
   const auto proximal = flow.proximal.empty() ? std::nullopt : flow.proximal[index];
   if (flow.shared) flow.queries.push_back(query);
   AttentionInputs inputs{.layer = index,

@@ -221,6 +221,8 @@ class Engine {
     /// before they are kept and attended to.
     std::function<void(std::int64_t layer, const AnyView<3>& key, const AnyView<3>& value)>
         on_store = {};
+    /// If set, it may change their queries, [n_heads, n_new, head_dim], before they attend.
+    std::function<void(std::int64_t layer, const AnyView<3>& query)> on_query = {};
     /// If set, layers score their distant keys by the queries and keys of lower layers.
     std::optional<SharedKeys> shared = {};
     /// If set, asked in every layer which keys its tokens attend to, of those that the layer lets

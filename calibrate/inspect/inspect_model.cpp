@@ -38,10 +38,16 @@ void require_alike(const Runtime& runtime, const model::CacheCard& cache, const 
 
 SequenceCache in_format(const CacheLoad& load, const model::CacheCard& cache, KvFormat format) {
   Policy policy{.name = "full", .parts = {}};
-  if (format != KvFormat::f16) policy.parts = {Precision{.everywhere = {format, format}}};
-  const auto& facts = facts_of(format);
-  SequenceCache out{std::string(format == KvFormat::f16 ? "16 bits" : facts.word),
-                    8 * facts.bytes_per_value};
+  if (format != KvFormat::f16) {
+    Precision part{.everywhere = {format, format}};
+    part.fixed = layer_formats(part, load.shape.layers);
+    for (std::int64_t l = 0; l < load.shape.layers && load.runtime; ++l)
+      if (spares_layer(load.runtime->formats_taken, format, l, load.shape.layers))
+        (*part.fixed)[static_cast<std::size_t>(l)] = {};
+    policy.parts = {part};
+  }
+  SequenceCache out{std::string(format == KvFormat::f16 ? "16 bits" : facts_of(format).word),
+                    bits_of(format, load.shape.head_dim)};
   const CacheBytes bytes = cache_bytes(policy, load);
   std::size_t next = 0;
   for (const auto& layer : cache.layers) {
@@ -66,7 +72,8 @@ std::vector<SequenceCache> cache_in(const model::CacheCard& cache, const std::st
   require_alike(runtime, cache, load.shape);
   std::vector<SequenceCache> out = {in_format(load, cache, KvFormat::f16)};
   for (const KvFormat format : runtime.formats_taken.formats)
-    out.push_back(in_format(load, cache, format));
+    if (lack_of_format(format, load.shape.head_dim).empty())
+      out.push_back(in_format(load, cache, format));
   return out;
 }
 

@@ -93,9 +93,10 @@ struct PrintResult {
     line("kept", str(part.keep(), " of ", part.lag, " tokens a partition"), 4);
   }
   void operator()(const Precision& part) const {
-    if (!part.fixed) return;
-    print_formats("keys", *part.fixed, &KvFormats::keys);
-    print_formats("values", *part.fixed, &KvFormats::values);
+    if (!part.fixed && part.skip.empty()) return;
+    const auto formats = layer_formats(part, model.layers);
+    print_formats(KvSide::keys, formats, &KvFormats::keys);
+    print_formats(KvSide::values, formats, &KvFormats::values);
   }
   template <class Other>
   void operator()(const Other&) const {}
@@ -112,8 +113,8 @@ struct PrintResult {
     line("lazy layers", "by input; for most inputs " + counted(lazy), 4);
   }
   /// "int4 (5 bits a value): 0-3, 7" for each format.
-  static void print_formats(const char* what, const std::vector<KvFormats>& formats,
-                            KvFormat KvFormats::*side) {
+  void print_formats(KvSide which, const std::vector<KvFormats>& formats,
+                     KvFormat KvFormats::*side) const {
     std::string text;
     for (std::size_t f = 0; f < kKvFormats.size(); ++f) {
       const auto layers = layers_that(formats.size(), [&](std::size_t l) {
@@ -121,9 +122,11 @@ struct PrintResult {
       });
       if (!layers.empty())
         text += str(text.empty() ? "" : "; ", kKvFormats[f].word, " (",
-                    8 * kKvFormats[f].bytes_per_value, " bits a value): ", ranges_text(layers));
+                    8 * bytes_of_row(static_cast<KvFormat>(f), which, model.head_dim) /
+                        static_cast<double>(model.head_dim),
+                    " bits a value): ", ranges_text(layers));
     }
-    line(str("layers' ", what), text, 4);
+    line(which == KvSide::keys ? "layers' keys" : "layers' values", text, 4);
   }
   static void print_budgets(const std::vector<std::int64_t>& budgets, const char* of,
                             std::int64_t window) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "base/error.hpp"
@@ -30,8 +31,20 @@ class FormatSearch {
       : evidence_(evidence),
         request_(request),
         run_(run),
-        formats_(request.taken.formats.begin(), request.taken.formats.end()),
-        layers_(static_cast<std::size_t>(evidence.header().n_layers)) {}
+        taken_(request.taken),
+        layers_(static_cast<std::size_t>(evidence.header().n_layers)) {
+    std::string lacking;
+    for (const KvFormat format : taken_.formats) {
+      const auto lack = lack_of_format(format, evidence.shape().head_dim);
+      if (lack.empty())
+        formats_.push_back(format);
+      else
+        lacking += str(lacking.empty() ? "" : "; ", lack);
+      if (facts_of(format).pair) taken_.apart = false;
+    }
+    if (formats_.empty()) fail(ErrorCode::usage, lacking);
+    if (!lacking.empty()) out_.notes.push_back(str("left out: ", lacking));
+  }
 
   Calibrated calibrate();
   std::vector<ExpectedFormats> expected(const std::vector<std::size_t>& samples);
@@ -56,6 +69,7 @@ class FormatSearch {
   const Evidence& evidence_;
   const PrecisionRequest& request_;
   const RunTrials& run_;
+  FormatsTaken taken_;
   std::vector<KvFormat> formats_;
   std::size_t layers_;
   std::vector<Sides> sides_;  // of each item
@@ -69,20 +83,24 @@ void FormatSearch::list_items() {
   const std::int64_t length = evidence_.lengths().back();
   std::vector<Sides> of_layers;
   for (std::size_t l = 0; l < layers_; ++l) {
-    if (request_.taken.by_layer || l == 0) of_layers.push_back({});
+    if (taken_.by_layer || l == 0) of_layers.push_back({});
     of_layers.back().layers.push_back(l);
   }
   for (const Sides& layers : of_layers)
     for (const bool keys : {true, false}) {
-      if (!request_.taken.apart && !keys) continue;
+      if (!taken_.apart && !keys) continue;
       Sides item = layers;
       item.keys = keys;
-      item.values = !keys || !request_.taken.apart;
+      item.values = !keys || !taken_.apart;
       StoredItem stored;
       for (const auto l : item.layers)
         stored.values += static_cast<double>(item.keys + item.values) *
                          shape.share(static_cast<std::int64_t>(l)) *
                          static_cast<double>(shape.held(static_cast<std::int64_t>(l), length));
+      for (const KvFormat format : formats_)
+        stored.bytes.push_back(((item.keys ? shape.bytes_of_row(format, KvSide::keys) : 0) +
+                                (item.values ? shape.bytes_of_row(format, KvSide::values) : 0)) /
+                               static_cast<double>((item.keys + item.values) * shape.head_dim));
       sides_.push_back(std::move(item));
       items_.push_back(std::move(stored));
     }
@@ -113,24 +131,34 @@ std::vector<std::size_t> FormatSearch::sensitivity_samples(
 
 void FormatSearch::find_costs(const std::vector<std::size_t>& samples) {
   std::vector<Policy> policies;
-  for (std::size_t i = 0; i < items_.size(); ++i)
-    for (const KvFormat format : formats_) {
+  std::vector<double*> costs;
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    items_[i].cost.assign(formats_.size(), std::numeric_limits<double>::infinity());
+    for (std::size_t f = 0; f < formats_.size(); ++f) {
+      const auto layer = static_cast<std::int64_t>(sides_[i].layers.front());
+      if (taken_.by_layer &&
+          spares_layer(taken_, formats_[f], layer, static_cast<std::int64_t>(layers_)))
+        continue;
       std::vector<KvFormat> one(items_.size(), KvFormat::f16);
-      one[i] = format;
+      one[i] = formats_[f];
       policies.push_back(
-          {.name = str("item ", i, " in ", word_of(format)), .parts = {part_of(one)}});
+          {.name = str("item ", i, " in ", word_of(formats_[f])), .parts = {part_of(one)}});
+      costs.push_back(&items_[i].cost[f]);
     }
+  }
   const auto trials = run_(policies, samples, Measure::divergence);
   for (std::size_t p = 0; p < policies.size(); ++p) {
     std::vector<double> of_samples;
     for (const Trial& trial : trials.at(p)) of_samples.push_back(divergence_of(trial));
-    items_[p / formats_.size()].cost.push_back(mean_of(of_samples));
+    *costs[p] = mean_of(of_samples);
   }
 }
 
 /// The wanted size alone, or sizes evenly spread between 16 bits and the fewest bytes.
 std::vector<Allocation> FormatSearch::tried() const {
-  const auto all = allocations(items_, formats_);
+  const auto all = taken_.by_ends      ? allocations_by_ends(items_, formats_)
+                   : taken_.one_format ? allocations_in_one_format(items_, formats_)
+                                       : allocations(items_, formats_);
   if (request_.size) {
     if (all.back().size > *request_.size)
       fail(ErrorCode::usage, "in the formats ",
@@ -229,7 +257,7 @@ void FormatSearch::report_sensitivity(const Precision& chosen) {
       "alone have a format",
       {"layer"},
       {}};
-  const bool apart = request_.taken.apart;
+  const bool apart = taken_.apart;
   for (const char* side : {"keys", "values"})
     for (const KvFormat format : formats_)
       if (apart || std::string_view(side) == "keys")
@@ -240,11 +268,15 @@ void FormatSearch::report_sensitivity(const Precision& chosen) {
                                  sides_[i].keys,
                                  sides_[i].values,
                                  items_[i].cost});
+  // A layer that the runtime spares costs nothing in a format that it never has.
+  for (FormatItem& item : sensitivity.items)
+    for (double& kl : item.kl) kl = std::isfinite(kl) ? kl : 0;
   for (std::size_t i = 0; i < items_.size(); i += apart ? 2 : 1) {
     const std::size_t first = sides_[i].layers.front();
     Table::Row row = {sides_[i].layers.size() > 1 ? "all" : str(first)};
     for (std::size_t side = i; side < i + (apart ? 2 : 1); ++side)
-      for (const double cost : items_[side].cost) row.push_back(fixed_text(1000 * cost, 3));
+      for (const double cost : items_[side].cost)
+        row.push_back(std::isfinite(cost) ? fixed_text(1000 * cost, 3) : "spared");
     const KvFormats& formats = (*chosen.fixed)[first];
     row.push_back(word_of(formats.keys));
     row.push_back(word_of(formats.values));
@@ -332,7 +364,9 @@ class PrecisionCommand : public MethodCommand {
     if (runtime.runs_everything) return true;
     const auto asked = request_.taken.formats;
     request_.taken = runtime.formats_taken;
-    if (!formats_.empty())
+    if (formats_.empty())
+      request_.taken.formats = formats_searched(runtime.formats_taken);
+    else
       std::erase_if(request_.taken.formats, [&](KvFormat one) { return !asked.contains(one); });
     return !request_.taken.formats.empty();
   }

@@ -304,8 +304,23 @@ struct Precision {
   /// reads them back from its cache.
   bool rounded_prefill = false;
   std::optional<Fp8Scales> scales = {};  // of layers in FP8; others ignore theirs
+  /// Layers that stay at 16 bits whatever the formats are, as "0:1:-2:-1": negative numbers count
+  /// from the last layer.
+  std::string skip = {};
+  /// Queries are rounded to E4M3 where a layer is in a floating-point format, as some kernels do.
+  bool fp8_queries = false;
+  /// Tokens of the prompt that a server reads at a time, 0 for all: what its first tokens attend to
+  /// depends on it in some formats (KvFormatFacts::first_chunk_exact).
+  std::int64_t chunk = 0;
   bool operator==(const Precision&) const = default;
 };
+
+/// The formats of each of so many layers.
+std::vector<KvFormats> layer_formats(const Precision& part, std::int64_t layers);
+/// Precision::skip as numbers. Error(usage) says what it should have been.
+std::vector<std::int64_t> skipped_layers(std::string_view skip);
+/// As Precision::skip: the layers, of so many, that are at 16 bits.
+std::string skip_text(const std::vector<KvFormats>& formats);
 
 /// Keeps the whole cache, but each token of the prompt attends only to the columns and diagonals
 /// that the prompt's last rows attend to most, in each query head to its own.
@@ -374,8 +389,8 @@ const P* part_of_type(const Policy& policy) {
   return nullptr;
 }
 
-/// The formats in which a layer stores what it keeps.
-KvFormats formats_of(const Policy& policy, std::int64_t layer);
+/// The formats in which each of so many layers stores what it keeps.
+std::vector<KvFormats> formats_of(const Policy& policy, std::int64_t layers);
 
 /// Reads a text such as "simlayerkv:threshold=0.7,initial=4,recent=256+lagkv:lag=128". Error(usage)
 /// names the part and the key that are wrong, what was found, and what is known.

@@ -145,11 +145,10 @@ struct ReadResult {
   std::vector<KvFormat> formats(const char* side) const {
     std::vector<KvFormat> out;
     for (const auto& word : list_member<std::string>(result, side)) {
-      const auto known = std::find_if(kKvFormats.begin(), kKvFormats.end(),
-                                      [&](const KvFormatFacts& one) { return one.word == word; });
-      if (known == kKvFormats.end())
+      const auto known = kv_format_called(word);
+      if (!known)
         fail(ErrorCode::unreadable, "result.", side, ": there is no format ", quoted(word));
-      out.push_back(static_cast<KvFormat>(known - kKvFormats.begin()));
+      out.push_back(*known);
     }
     return out;
   }
@@ -215,6 +214,7 @@ Part part_of(const std::string& section, const json& from) {
         check_settings(part);
       });
       std::visit(ReadResult{object_member(from, "result")}, part);
+      if (std::holds_alternative<Precision>(part)) check_settings(part);
     } catch (const Error& error) {
       // The same checks also serve the command line, where such an error is one of usage.
       throw Error(ErrorCode::unreadable, error.what());

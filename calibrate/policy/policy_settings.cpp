@@ -368,7 +368,17 @@ std::vector<PartName> make_names() {
         choice(
             "prefill", {"exact", "rounded"},
             "what prompt tokens attend to: exact keys and values, or rounded ones, as in servers",
-            &Precision::rounded_prefill)},
+            &Precision::rounded_prefill),
+        setting("skip", TextLength{0, 4096},
+                "layers that stay at 16 bits, as 0:1:-2:-1; negative ones from the last",
+                &Precision::skip),
+        choice("queries", {"exact", "fp8"},
+               "queries on layers in a floating-point format: exact, or rounded to E4M3",
+               &Precision::fp8_queries),
+        setting("chunk", kTokens,
+                "with prefill=rounded: prompt tokens that a server reads at a time, of which "
+                "TurboQuant leaves the first chunk exact; 0: all",
+                &Precision::chunk)},
        PartTraits{.kind = PartKind::stores, .form = Form::precision}},
       {"vertical-slash",
        "prompt tokens attend to the columns and diagonals that the last rows attend to most",
@@ -464,6 +474,18 @@ struct Check {
   void operator()(const Quest& part) const {
     if (part.budget < part.page)
       fail(ErrorCode::usage, "budget ", part.budget, " is less than a page of ", part.page);
+  }
+  void operator()(const Precision& part) const {
+    skipped_layers(part.skip);
+    const auto pairs = [](const KvFormats& layer) {
+      for (const KvFormat format : {layer.keys, layer.values})
+        if (facts_of(format).pair && layer.keys != layer.values)
+          fail(ErrorCode::usage, facts_of(format).word,
+               " stores keys and values together: give it for both, keys=", facts_of(format).word,
+               ",values=", facts_of(format).word);
+    };
+    pairs(part.everywhere);
+    for (const KvFormats& layer : part.fixed.value_or(std::vector<KvFormats>{})) pairs(layer);
   }
   void operator()(const VerticalSlash& part) const {
     if (part.vertical < part.initial)

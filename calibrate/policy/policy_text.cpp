@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
+#include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy.hpp"
 #include "calibrate/policy/policy_settings.hpp"
 
@@ -55,6 +56,8 @@ std::vector<std::string> all_names() {
   std::vector<std::string> names = {"full"};
   for (const auto& part : part_names()) names.push_back(part.name);
   for (const auto& modifier : kModifiers) names.emplace_back(modifier.name);
+  for (const KvFormatFacts& format : kKvFormats)
+    if (format.word != facts_of(KvFormat::f16).word) names.emplace_back(format.word);
   return names;
 }
 
@@ -122,12 +125,16 @@ Part parse_part(const std::string& text) {
   const auto colon = text.find(':');
   const auto name = text.substr(0, colon);
   const PartName* known = find_part(name);
+  const auto format = kv_format_called(name);
+  if (!known && format && *format != KvFormat::f16) known = find_part(method::kPrecision.name);
   if (!known) fail_unknown_name(name);
   return in_context(name, [&] {
     if (colon == text.size() - 1) fail(ErrorCode::usage, "expected key=value behind the colon");
     std::vector<Pair> pairs;
     if (colon != text.npos) pairs = read_pairs(std::string_view(text).substr(colon + 1));
     Part part = known->standard;
+    if (auto* precision = std::get_if<Precision>(&part); precision && format)
+      precision->everywhere = {*format, *format};
     set_all(*known, pairs, part);
     if (find_pair(pairs, "layers") && find_pair(pairs, "threshold"))
       fail(ErrorCode::usage, "give 'threshold' or 'layers', not both");
@@ -215,14 +222,13 @@ std::vector<Policy> draws_of(std::span<const Policy> policies) {
   return out;
 }
 
-KvFormats formats_of(const Policy& policy, std::int64_t layer) {
+std::vector<KvFormats> formats_of(const Policy& policy, std::int64_t layers) {
   if (const auto* precision = part_of_type<Precision>(policy))
-    return precision->fixed ? precision->fixed->at(static_cast<std::size_t>(layer))
-                            : precision->everywhere;
+    return layer_formats(*precision, layers);
   const KvFormat format = policy.kv_bits == 4   ? KvFormat::int4
                           : policy.kv_bits == 2 ? KvFormat::int2
                                                 : KvFormat::f16;
-  return {format, format};
+  return std::vector<KvFormats>(static_cast<std::size_t>(layers), {format, format});
 }
 
 Policy parse_policy(std::string_view text) {
@@ -243,7 +249,8 @@ Policy parse_policy(std::string_view text) {
       else
         policy.parts.push_back(parse_part(piece));
     }
-    if (full && !policy.parts.empty())
+    const auto cuts = [](const Part& part) { return traits_of(part).kind != PartKind::stores; };
+    if (full && std::any_of(policy.parts.begin(), policy.parts.end(), cuts))
       fail(ErrorCode::usage, "'full' keeps the whole cache, and '", name_of(policy.parts[0]),
            "' does not");
     order_parts(policy.parts);
@@ -378,6 +385,9 @@ std::string policy_help() {
       out << "      " << kResidual << "=0  last tokens that stay at 16 bits ("
           << range_text(kResidualRange) << ")\n";
   }
+  out << "A number format's name alone, such as +int8_per_token_head:skip=0:-1, is precision with "
+         "it "
+         "for keys\nand values.\n";
   out << "Composed with '+': one part that trims layers (simlayerkv, pyramid-layers, "
          "random-layers),\none that selects tokens in the layers that stay full, pod, precision, "
          "and vertical-slash.\n";

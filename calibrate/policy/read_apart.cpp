@@ -11,7 +11,7 @@ bool is_full(const Policy& policy) { return policy.parts.empty() && policy.kv_bi
 
 bool rounds_prefill(const Policy& policy) {
   const auto* precision = part_of_type<Precision>(policy);
-  return precision && precision->rounded_prefill;
+  return precision && (precision->rounded_prefill || precision->fp8_queries);
 }
 
 const VerticalSlash* sparse_reading(const Policy& policy) {

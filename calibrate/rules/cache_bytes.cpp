@@ -28,6 +28,9 @@ class Accounting {
   Accounting(const Policy& policy, const CacheLoad& load)
       : policy_(policy), load_(load), shape_(load.shape) {
     if (load.runtime && load.runtime->keeps_windows_whole) shape_.windows.clear();
+    if (const auto* part = part_of_type<Precision>(policy); part && part->fixed)
+      require_layers(part->fixed->size());
+    formats_ = formats_of(policy, shape().layers);
     const auto layers = static_cast<std::size_t>(shape().layers);
     const auto heads = static_cast<std::size_t>(shape().kv_heads);
     const Held all{static_cast<double>(load.prompt), static_cast<double>(load.new_tokens)};
@@ -143,9 +146,7 @@ class Accounting {
   void operator()(const ShareValues&) { by_input_ = true; }  // no layer's values are alike for sure
   void operator()(const Quest&) {}
   void operator()(const VerticalSlash&) {}
-  void operator()(const Precision& part) {
-    if (part.fixed) require_layers(part.fixed->size());
-  }
+  void operator()(const Precision&) {}
   /// Selections that keep their budget in every head.
   template <class Selection>
   void operator()(const Selection& part) {
@@ -172,8 +173,7 @@ class Accounting {
   }
 
   bool coded_in_groups() const {
-    for (std::int64_t layer = 0; layer < shape().layers; ++layer) {
-      const KvFormats formats = formats_of(policy_, layer);
+    for (const KvFormats& formats : formats_) {
       for (const KvFormat format : {formats.keys, formats.values})
         if (format != KvFormat::f16 && !facts_of(format).by_token) return true;
     }
@@ -330,14 +330,14 @@ class Accounting {
 
   double head_bytes(std::size_t layer, std::size_t g) const {
     const Held& held = held_[layer][g];
-    const auto bytes_of = [&](KvFormat format) {
+    const auto bytes_of = [&](KvFormat format, KvSide side) {
       const double plain = at_16_bits(held, format);
-      return held.stored * ((held.tokens() - plain) * shape().bytes_of_row(format) +
-                            plain * shape().bytes_of_row(KvFormat::f16));
+      return held.stored * ((held.tokens() - plain) * shape().bytes_of_row(format, side) +
+                            plain * shape().plain_row());
     };
-    const KvFormats formats = formats_of(policy_, static_cast<std::int64_t>(layer));
-    const double of_keys = bytes_of(formats.keys);
-    double bytes = of_keys + bytes_of(formats.values);
+    const KvFormats& formats = formats_[layer];
+    const double of_keys = bytes_of(formats.keys, KvSide::keys);
+    double bytes = of_keys + bytes_of(formats.values, KvSide::values);
     if (const double dropped = dropped_keys(layer, g); dropped > 0) {
       // A selection spreads what it keeps: the distant share of all tokens is that of what is kept.
       const std::int64_t all = held_at(layer);
@@ -357,12 +357,12 @@ class Accounting {
     const bool paired = layer >= half && (layer - half) / 2 * 2 + half + 1 < held_.size();
     if (!paired) return 0;
     const double rows = std::max(0.0, held.prompt - static_cast<double>(merged_->retain)),
-                 saved_at_16 = shape().bytes_of_row(KvFormat::f16) / 2 - 2;
-    const KvFormats formats = formats_of(policy_, static_cast<std::int64_t>(layer));
+                 saved_at_16 = shape().plain_row() / 2 - 2;
     double saved = 0;
-    for (const KvFormat format : {formats.keys, formats.values}) {
+    for (const KvSide side : {KvSide::keys, KvSide::values}) {
+      const KvFormat format = side == KvSide::keys ? formats_[layer].keys : formats_[layer].values;
       const double coded = std::min(rows, held.tokens() - at_16_bits(held, format));
-      saved += coded * (shape().bytes_of_row(format) / 2 - 2) + (rows - coded) * saved_at_16;
+      saved += coded * (shape().bytes_of_row(format, side) / 2 - 2) + (rows - coded) * saved_at_16;
     }
     return saved;
   }
@@ -380,8 +380,8 @@ class Accounting {
       }
       if (!freed) {
         layer.tokens = static_cast<double>(held_at(l));
-        layer.bytes = static_cast<double>(2 * shape().kv_heads) *
-                      shape().bytes_of_row(KvFormat::f16) * layer.tokens;
+        layer.bytes =
+            static_cast<double>(2 * shape().kv_heads) * shape().plain_row() * layer.tokens;
       }
       layer.bytes *= shape().share(static_cast<std::int64_t>(l));
       if (load_.runtime && layer.tokens > 0) {
@@ -392,8 +392,7 @@ class Accounting {
         if (load_.runtime->moves_rows && !heads_alike(l)) {
           rounded = std::ceil(all / block) * block - freed_of_pages(l, block) * block;
           layer.bytes = layer.tokens * static_cast<double>(2 * shape().kv_heads) *
-                        shape().bytes_of_row(KvFormat::f16) *
-                        shape().share(static_cast<std::int64_t>(l));
+                        shape().plain_row() * shape().share(static_cast<std::int64_t>(l));
         } else if (load_.runtime->moves_rows && held_at(l) == all_tokens())
           rounded = std::ceil(all / block) * block -
                     std::floor((all - layer.tokens - late(l)) / block) * block;
@@ -408,7 +407,8 @@ class Accounting {
 
   std::int64_t page_tokens() const {
     if (!load_.runtime) return 1;
-    const std::int64_t own = load_.runtime->formats_taken.page_tokens;
+    const std::int64_t own =
+        page_tokens_of(load_.runtime->formats_taken, formats_, shape().head_dim);
     return own > 0 && part_of_type<Precision>(policy_) ? own : load_.runtime->page_tokens;
   }
 
@@ -481,6 +481,7 @@ class Accounting {
   const Policy& policy_;
   const CacheLoad& load_;
   CacheShape shape_;
+  std::vector<KvFormats> formats_;            // [layer]
   std::vector<std::vector<Held>> held_;       // [layer][KV head], of heads that are not trimmed
   std::vector<std::vector<double>> trimmed_;  // likewise, the share of inputs
   std::vector<Proximity> windows_;            // of the layers, where they differ

@@ -106,8 +106,9 @@ struct CacheShape {
 
   /// What a layer stores, as a share of a key and a value a KV head.
   double share(std::int64_t layer) const;
-  double bytes_per_token(KvFormat format = KvFormat::f16) const;  // of all layers
-  double bytes_of_row(KvFormat format) const;  // of a key, or a value, of one KV head
+  double bytes_per_token(KvFormat format = KvFormat::f16) const;          // of all layers
+  double plain_row() const { return 2 * static_cast<double>(head_dim); }  // at 16 bits
+  double bytes_of_row(KvFormat format, KvSide side) const;                // of one KV head
   /// How many of so many tokens the layer can still attend to, and therefore holds.
   std::int64_t held(std::int64_t layer, std::int64_t tokens) const;
   /// The first of so many tokens that the layer holds.

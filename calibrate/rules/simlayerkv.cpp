@@ -90,14 +90,15 @@ double CacheShape::share(std::int64_t layer) const {
   return static_cast<double>(values.at(layer)) / static_cast<double>(2 * kv_heads * head_dim);
 }
 
-double CacheShape::bytes_of_row(KvFormat format) const {
-  return static_cast<double>(head_dim) * facts_of(format).bytes_per_value;
+double CacheShape::bytes_of_row(KvFormat format, KvSide side) const {
+  return calibrate::bytes_of_row(format, side, head_dim);
 }
 
 double CacheShape::bytes_per_token(KvFormat format) const {
   double of_layers = 0;
   for (std::int64_t l = 0; l < layers; ++l) of_layers += share(l);
-  return of_layers * static_cast<double>(2 * kv_heads) * bytes_of_row(format);
+  return of_layers * static_cast<double>(kv_heads) *
+         (bytes_of_row(format, KvSide::keys) + bytes_of_row(format, KvSide::values));
 }
 
 std::int64_t CacheShape::held(std::int64_t layer, std::int64_t tokens) const {
@@ -108,7 +109,7 @@ double CacheShape::full_bytes(std::int64_t tokens) const {
   double of_layers = 0;  // tokens
   for (std::int64_t l = 0; l < layers; ++l)
     of_layers += share(l) * static_cast<double>(held(l, tokens));
-  return of_layers * static_cast<double>(2 * kv_heads) * bytes_of_row(KvFormat::f16);
+  return of_layers * static_cast<double>(2 * kv_heads) * plain_row();
 }
 
 std::int64_t coded_tokens(std::int64_t cut, std::int64_t all, std::int64_t residual) {

@@ -11,7 +11,8 @@ Runtime llama_cpp() {
   r.forms[Form::precision] = {Fit::approximate,
                               {Loss::rounds_otherwise},
                               "as the types of its cache, for all layers alike"};
-  r.formats_taken = {{KvFormat::q8_0, KvFormat::q4_0}, false, true};
+  using enum KvFormat;
+  r.formats_taken = {{q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl}, false, true};
   r.architectures = {"cohere2", "exaone4", "gemma2", "gemma3", "gpt_oss", "olmo2", "olmo3"};
   r.notes = {{"exaone4", "its code reads windows of the model with 64 layers alone"}};
   r.page_tokens = 256;          // its caches are padded to that

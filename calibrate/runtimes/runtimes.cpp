@@ -13,15 +13,26 @@ namespace kvatlas::calibrate {
 // Each runtime stands in the file of its name.
 Runtime kvpress(), duo_attention(), vllm(), tensorrt_llm(), transformers(), sglang(), llama_cpp(),
     mlx_lm(), mlc_llm(), openvino(), minference(), simlayerkv(), dynamickv(), lagkv(),
-    kvcache_factory(), transformers_cache();
+    kvcache_factory(), transformers_cache(), ik_llama_cpp();
 
 const std::vector<Runtime>& runtimes() {
-  static const std::vector<Runtime> all = {kvpress(),           duo_attention(), vllm(),
-                                           tensorrt_llm(),      transformers(),  sglang(),
-                                           llama_cpp(),         mlx_lm(),        mlc_llm(),
-                                           openvino(),          minference(),    simlayerkv(),
-                                           dynamickv(),         lagkv(),         kvcache_factory(),
-                                           transformers_cache()};
+  static const std::vector<Runtime> all = {kvpress(),
+                                           duo_attention(),
+                                           vllm(),
+                                           tensorrt_llm(),
+                                           transformers(),
+                                           sglang(),
+                                           llama_cpp(),
+                                           mlx_lm(),
+                                           mlc_llm(),
+                                           openvino(),
+                                           minference(),
+                                           simlayerkv(),
+                                           dynamickv(),
+                                           lagkv(),
+                                           kvcache_factory(),
+                                           transformers_cache(),
+                                           ik_llama_cpp()};
   return all;
 }
 
@@ -78,32 +89,84 @@ void require_plain_layers(const Runtime& runtime, const ModelInfo& model) {
          quoted(model.architecture), ": ", why);
 }
 
-/// Error(usage) with the reason if the runtime's cache cannot have these formats.
-void require_formats(const Precision& part, const Runtime& runtime, const ModelInfo& model) {
+/// Error(usage) with the reason if the runtime's cache has not these formats, for such heads.
+void require_known_formats(const Precision& part, const Runtime& runtime, const ModelInfo& model) {
   const FormatsTaken& taken = runtime.formats_taken;
-  std::vector<KvFormats> layers(static_cast<std::size_t>(model.layers), part.everywhere);
-  if (part.fixed) layers = *part.fixed;
   std::vector<std::string_view> known = {facts_of(KvFormat::f16).word};
   for (const KvFormat format : taken.formats) known.push_back(facts_of(format).word);
-  std::set<std::pair<KvFormat, KvFormat>> used;
-  for (const KvFormats& layer : layers) {
-    for (const KvFormat format : {layer.keys, layer.values})
+  for (const KvFormats& layer : layer_formats(part, model.layers))
+    for (const KvFormat format : {layer.keys, layer.values}) {
       if (format != KvFormat::f16 && !taken.formats.contains(format))
         fail(ErrorCode::usage, "its cache has no format ", quoted(facts_of(format).word), ", only ",
              join(known));
+      if (const auto lack = lack_of_format(format, model.head_dim); !lack.empty())
+        fail(ErrorCode::usage, lack);
+    }
+  if (runtime.runs_everything && (part.fp8_queries || part.chunk > 0))
+    fail(ErrorCode::usage,
+         "'queries=fp8' and 'chunk' are for 'kvatlas evaluate', and its cache "
+         "knows neither");
+}
+
+/// The same for how they are spread over keys, values and layers.
+void require_formats(const Precision& part, const Runtime& runtime, const ModelInfo& model) {
+  require_known_formats(part, runtime, model);
+  const FormatsTaken& taken = runtime.formats_taken;
+  const std::vector<KvFormats> layers = layer_formats(part, model.layers);
+  std::set<std::pair<KvFormat, KvFormat>> used;
+  for (const KvFormats& layer : layers) {
     if (!taken.apart && layer.keys != layer.values)
       fail(ErrorCode::usage, "it stores the keys and the values of a layer in one format");
     if (!taken.by_layer || !layer.plain()) used.emplace(layer.keys, layer.values);
   }
-  if (used.size() > 1)
+  if (taken.by_ends) {
+    for (const auto side : {&KvFormats::keys, &KvFormats::values}) {
+      const auto changes = std::count_if(layers.begin() + 1, layers.end(), [&](const auto& layer) {
+        return layer.*side != (&layer - 1)->*side;
+      });
+      if (changes > 2)
+        fail(ErrorCode::usage, "it stores the ", side == &KvFormats::keys ? "keys" : "values",
+             " of its first layers, of its last ones and of those between in one format each");
+    }
+  } else if (used.size() > 1)
     fail(ErrorCode::usage, "it stores all layers in one format",
          taken.by_layer ? ", or in 16 bits" : "");
+}
+
+/// Layers that the runtime spares by itself.
+void spare_ends(RuntimePolicy& theirs, Precision& part, const FormatsTaken& taken,
+                const ModelInfo& model) {
+  auto layers = layer_formats(part, model.layers);
+  for (std::size_t l = 0; l < layers.size(); ++l)
+    if (spares_layer(taken, layers[l].keys, static_cast<std::int64_t>(l), model.layers))
+      layers[l] = {};
+  if (layers == layer_formats(part, model.layers)) return;
+  part.fixed = layers;
+  part.skip.clear();
+  theirs.changes.push_back(str("its first ", taken.ends, " and last ", taken.ends,
+                               " layers stay at 16 bits, whatever it is told"));
 }
 
 /// A server reads what it has stored, also while it reads the prompt.
 void bend_formats(RuntimePolicy& theirs, const Runtime& runtime, const ModelInfo& model) {
   Precision& part = std::get<Precision>(theirs.policy.parts.front());
   require_formats(part, runtime, model);
+  spare_ends(theirs, part, runtime.formats_taken, model);
+  if (runtime.backend.cuts) {
+    auto layers = layer_formats(part, model.layers);
+    for (KvFormats& layer : layers)
+      for (KvFormat* side : {&layer.keys, &layer.values})
+        *side = *side == KvFormat::fp8        ? KvFormat::fp8_cpu
+                : *side == KvFormat::fp8_e5m2 ? KvFormat::fp8_e5m2_cpu
+                                              : *side;
+    if (layers != layer_formats(part, model.layers)) {
+      part.fixed = layers;
+      part.skip.clear();
+      theirs.changes.emplace_back("numbers are cut toward zero, not rounded to the nearest");
+    }
+  }
+  set(theirs, part.fp8_queries, part.fp8_queries || runtime.backend.fp8_queries,
+      "queries are rounded to E4M3");
   theirs.not_simulated = runtime.formats_taken.not_simulated;
   if (!theirs.not_simulated.empty()) return;
   set(theirs, part.rounded_prefill, true, "the prompt's tokens attend to rounded keys and values");
@@ -178,6 +241,30 @@ const Expression& Runtime::form(Form form) const {
   return found == forms.end() ? impossible : found->second;
 }
 
+std::set<KvFormat> formats_searched(const FormatsTaken& taken) {
+  return taken.tried.empty() ? taken.formats : taken.tried;
+}
+
+bool spares_layer(const FormatsTaken& taken, KvFormat format, std::int64_t layer,
+                  std::int64_t layers) {
+  const std::int64_t ends = std::min(taken.ends, layers / 2);
+  return facts_of(format).pair && (layer < ends || layer >= layers - ends);
+}
+
+std::int64_t page_tokens_of(const FormatsTaken& taken, const std::vector<KvFormats>& layers,
+                            std::int64_t head_dim) {
+  constexpr std::int64_t kBlock = 16;  // tokens that attention takes at least
+  std::int64_t page = taken.page_tokens;
+  const double least = static_cast<double>(kBlock * 2 * head_dim) * 2;
+  for (const KvFormats& layer : layers)
+    while (page > 0 &&
+           static_cast<double>(page) * (bytes_of_row(layer.keys, KvSide::keys, head_dim) +
+                                        bytes_of_row(layer.values, KvSide::values, head_dim)) <
+               least)
+      page *= 2;
+  return page;
+}
+
 PaddedLayers padded_layers(const std::vector<std::int64_t>& kinds) {
   const auto [fewest, most] = std::minmax_element(kinds.begin(), kinds.end());
   PaddedLayers out{2 * *most < 3 * *fewest ? *most : *fewest, {}};
@@ -187,8 +274,29 @@ PaddedLayers padded_layers(const std::vector<std::int64_t>& kinds) {
 }
 
 const Runtime& runtime_named(std::string_view name) {
+  static const std::vector<Runtime> with_backends = [] {
+    std::vector<Runtime> all;
+    for (const Runtime& runtime : runtimes())
+      for (const Backend& backend : runtime.backends) {
+        Runtime& one = all.emplace_back(runtime);
+        one.backend = backend;
+        one.name += ":" + backend.name;
+        one.title += " (" + backend.name + ")";
+        one.formats_taken.formats = backend.formats;
+        std::erase_if(one.formats_taken.tried,
+                      [&](KvFormat format) { return !backend.formats.contains(format); });
+      }
+    return all;
+  }();
+  for (const auto* list : {&runtimes(), &with_backends})
+    for (const auto& runtime : *list)
+      if (runtime.name == name) return runtime;
   for (const auto& runtime : runtimes())
-    if (runtime.name == name) return runtime;
+    if (name.substr(0, name.find(':')) == runtime.name)
+      fail(ErrorCode::usage, "there is no runtime ", quoted(name), "; ",
+           runtime.backends.empty() ? str(runtime.title, " has no backends to name")
+                                    : str("backends of ", runtime.title, " are ",
+                                          join(runtime.backends, ", ", &Backend::name)));
   fail(ErrorCode::usage, "there is no runtime ", quoted(name), "; known are ",
        join(runtimes(), ", ", &Runtime::name));
 }
@@ -222,7 +330,7 @@ GivenPolicy given_to_runtime(const Document& document, Policy policy, const Runt
                              bool fixed) {
   if (policy.parts.empty() && policy.kv_bits < 16 && policy.kv_residual == 0 &&
       runtime.takes(Form::precision) && !runtime.runs_everything) {
-    policy.parts = {Precision{.everywhere = formats_of(policy, 0)}};
+    policy.parts = {Precision{.everywhere = formats_of(policy, 1).front()}};
     policy.kv_bits = 16;
   }
   if (!wants_static_view(policy, runtime, fixed)) return {std::move(policy), false};
@@ -252,7 +360,11 @@ RuntimePolicy as_runtime_behaves(const Policy& policy, std::string_view name,
   if (runtime.runs_everything) {
     if (runtime.architecture_decides) require_architecture();
     in_context(str(runtime.title, " cannot run '", policy_text(policy), "'"), [&] {
-      for (const auto& part : policy.parts) require_taken(runtime, form_to_export(part));
+      for (const auto& part : policy.parts) {
+        require_taken(runtime, form_to_export(part));
+        if (const auto* formats = std::get_if<Precision>(&part))
+          require_known_formats(*formats, runtime, model);
+      }
     });
     return theirs;
   }

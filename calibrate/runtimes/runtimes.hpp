@@ -87,8 +87,26 @@ struct FormatsTaken {
   std::set<KvFormat> formats = {};
   bool by_layer = false;           // some layers may have 16 bits, and others a format
   bool apart = false;              // keys may have another format than values
-  std::int64_t page_tokens = 0;    // of its cache then; 0: as ever
+  std::int64_t page_tokens = 0;    // of its cache then, at least; 0: as ever
   std::string not_simulated = {};  // as in RuntimePolicy
+  /// With `by_layer`: all layers that are not at 16 bits have the same format.
+  bool one_format = false;
+  /// With `by_layer`: keys, and values, have one format in the first layers, one in the last ones
+  /// and one between them.
+  bool by_ends = false;
+  /// So many first layers, and as many last ones, stay at 16 bits in formats that are pairs, but no
+  /// more than all.
+  std::int64_t ends = 0;
+  /// Those that a search tries if it is not told others. Empty: all.
+  std::set<KvFormat> tried = {};
+};
+
+/// One of several ways in which a runtime's attention works, named behind a colon: "vllm:cpu".
+struct Backend {
+  std::string name = {};
+  std::set<KvFormat> formats = {};
+  bool cuts = false;         // numbers are cut toward zero, as the CPU's formats say
+  bool fp8_queries = false;  // queries are rounded to E4M3 where the cache is in floating point
 };
 
 struct Runtime {
@@ -96,6 +114,8 @@ struct Runtime {
   std::map<Form, Expression> forms = {};     // the forms that it takes
   std::set<std::string> architectures = {};  // that it is known to run
   FormatsTaken formats_taken = {};           // for Form::precision
+  std::vector<Backend> backends = {};        // that can be named
+  Backend backend = {};                      // that was
   /// By architecture: what the user must mind there, and why it is refused.
   std::map<std::string, std::string> notes = {}, refuses = {};
   /// Why the architectures that are not listed are refused. If empty, they are not refused.
@@ -123,6 +143,16 @@ struct Runtime {
   bool takes(Form form) const { return forms.contains(form); }
 };
 
+/// The formats that a search tries if it is not told which.
+std::set<KvFormat> formats_searched(const FormatsTaken& taken);
+/// Whether a layer, of so many, stays at 16 bits in this format whatever it is told.
+bool spares_layer(const FormatsTaken& taken, KvFormat format, std::int64_t layer,
+                  std::int64_t layers);
+/// The tokens of a page where layers have these formats: what one of 16-bit layers holds must fill
+/// a block of attention.
+std::int64_t page_tokens_of(const FormatsTaken& taken, const std::vector<KvFormats>& layers,
+                            std::int64_t head_dim);
+
 /// Tokens rounded up to whole pages; one page at least.
 std::int64_t whole_pages(std::int64_t tokens, std::int64_t page_tokens);
 
@@ -136,7 +166,8 @@ PaddedLayers padded_layers(const std::vector<std::int64_t>& kinds);
 
 /// All runtimes, in the order in which lists show them.
 const std::vector<Runtime>& runtimes();
-/// Error(usage), which lists the known ones, if no runtime has this name.
+/// Error(usage), which lists the known ones, if no runtime has this name. Behind a colon a backend
+/// may be named.
 const Runtime& runtime_named(std::string_view name);
 /// Why no runtime is given a policy of the model; "" if they are. Policies count layers with
 /// attention alone, and runtimes count all; and what runtimes trim are keys and values of heads

@@ -10,7 +10,7 @@ Runtime sglang() {
   r.forms[Form::precision] = {Fit::approximate,
                               {Loss::rounds_otherwise},
                               "as the dtype of its cache, for all layers alike"};
-  r.formats_taken = {{KvFormat::fp8}};
+  r.formats_taken = {{KvFormat::fp8, KvFormat::fp8_e5m2}};
   r.refuses = {{"internlm2", "transformers has no code for it"},
                {"llama4", "its windows are chunks"}};
   return r;

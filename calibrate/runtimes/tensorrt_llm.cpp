@@ -14,7 +14,7 @@ Runtime tensorrt_llm() {
   r.forms[Form::precision] = {Fit::approximate,
                               {Loss::rounds_otherwise},
                               "as the dtype of its cache, for all layers alike"};
-  r.formats_taken = {{KvFormat::fp8}};
+  r.formats_taken = {{KvFormat::fp8, KvFormat::nvfp4}};
   r.forms[Form::decoding] = {Fit::approximate,
                              {Loss::keeps_other_tokens},
                              "TriAttention alone, by statistics from a file; it keeps the prompt "

@@ -49,7 +49,28 @@ Runtime vllm() {
   r.forms[Form::precision] = {Fit::approximate,
                               {Loss::rounds_otherwise},
                               "as its dtype of the cache and the layers without it"};
-  r.formats_taken = {{KvFormat::fp8}, true, false, kBlockTokensOfFormats};
+  using enum KvFormat;
+  const std::set<KvFormat> turboquant = {turboquant_k8v4, turboquant_4bit_nc, turboquant_k3v4_nc,
+                                         turboquant_3bit_nc};
+  FormatsTaken& taken = r.formats_taken;
+  taken = {{fp8, fp8_cpu, fp8_e5m2, fp8_e5m2_cpu, int8_per_token_head, fp8_per_token_head,
+            int4_per_token_head, nvfp4},
+           true,
+           false,
+           kBlockTokensOfFormats};
+  taken.formats.insert(turboquant.begin(), turboquant.end());
+  taken.one_format = true;
+  taken.ends = 2;
+  taken.tried = {fp8, int8_per_token_head, int4_per_token_head, turboquant_4bit_nc};
+  r.backends = {{"cpu", {fp8, fp8_e5m2, fp8_cpu, fp8_e5m2_cpu}, true, false},
+                {"flash-attn", {fp8}, false, true},
+                {"triton",
+                 {fp8, fp8_e5m2, int8_per_token_head, fp8_per_token_head, int4_per_token_head},
+                 false,
+                 true},
+                {"flashinfer", {fp8, fp8_e5m2, nvfp4}, false, false},
+                {"flashinfer-sm100", {fp8, fp8_e5m2, nvfp4}, false, true},
+                {"turboquant", turboquant, false, false}};
   r.page_tokens = kBlockTokens;
   r.equal_groups = true;
   r.moves_rows = true;

@@ -155,7 +155,10 @@ std::vector<ExpectedFormats> formats_to_search(const AutoCommand& o, const Evide
   if (!o.space.runtime.empty()) {
     const Runtime& runtime = runtime_named(o.space.runtime);
     if (!runtime.takes(Form::precision) || !runtime.formats_taken.not_simulated.empty()) return {};
-    if (!runtime.runs_everything) request.taken = runtime.formats_taken;
+    if (!runtime.runs_everything) {
+      request.taken = runtime.formats_taken;
+      request.taken.formats = formats_searched(runtime.formats_taken);
+    }
   }
   if (!o.space.has(method::kPrecision.name)) return {};
   try {

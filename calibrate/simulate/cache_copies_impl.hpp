@@ -61,11 +61,9 @@ class CacheCopies {
   std::vector<Layer> layers_;
 };
 
-enum class KvSide : std::uint8_t { keys, values };
 /// Rounds keys, or values, [rows, d], in place, to what the format can store. Where it rounds 32
-/// tokens together, the rows are such groups, the first one first.
-void round_rows(const at::Tensor& rows, KvFormat format, KvSide side);
-/// The same of what is divided by `scale` before and multiplied by it after, if the format is FP8.
-void round_scaled(const at::Tensor& rows, KvFormat format, KvSide side, double scale);
+/// tokens together, the rows are such groups, the first one first. What FP8 and NVFP4 round is
+/// divided by `scale` before, and multiplied by it after.
+void round_rows(const at::Tensor& rows, KvFormat format, KvSide side, double scale = 1);
 
 }  // namespace kvatlas::calibrate

@@ -15,9 +15,9 @@ bool comparable(const Plan& a, const Plan& b) {
     if (plan->minicache || plan->shared_values || plan->quest || (plan->pod && plan->pod->tau < 1))
       return false;
   return a.delay == b.delay && a.scales == b.scales && a.kv_residual == b.kv_residual &&
-         a.lag == b.lag && a.decoding == b.decoding && a.cut_heads == b.cut_heads &&
-         a.mean_queries == b.mean_queries && a.pod.has_value() == b.pod.has_value() &&
-         (!a.pod || a.pod->proximal == b.pod->proximal);
+         a.fp8_queries == b.fp8_queries && a.lag == b.lag && a.decoding == b.decoding &&
+         a.cut_heads == b.cut_heads && a.mean_queries == b.mean_queries &&
+         a.pod.has_value() == b.pod.has_value() && (!a.pod || a.pod->proximal == b.pod->proximal);
 }
 
 /// Whether the query heads take the same keys in a layer.

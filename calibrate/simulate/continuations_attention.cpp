@@ -205,6 +205,10 @@ void Continuations::State::attend(const ContinuationRows& in) {
     return tensor_of(of_rows).index_select(0, row_of);
   };
   queries[l] = of_all(in.query);
+  for (std::int64_t row = 0; row < rows; ++row)
+    if (const Plan& plan = *stepping[static_cast<std::size_t>(row)]->plan; plan.fp8_queries)
+      round_queries(plan.formats_of(in.layer), plan.scales, in.layer,
+                    any_view<3>(queries[l][row].unsqueeze(1)));
   remember_queries(in);
   const auto store = [&](const at::Tensor& to, const AnyView<3>& from, KvSide side) {
     const at::Tensor added = of_all(from).to(options.dtype()).view({rows * K(), -1});

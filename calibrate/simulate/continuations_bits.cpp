@@ -39,10 +39,10 @@ void Continuations::State::code_rows(Stream& stream, const Range& positions, std
   };
   const at::Tensor all_keys = at::cat(keys), all_values = at::cat(values);
   const Plan& plan = *stream.plan;
-  round_scaled(all_keys, format(plan.formats_of(m).keys), KvSide::keys,
-               plan.scale_of(&Fp8Scales::keys, m, g));
-  round_scaled(all_values, format(plan.formats_of(l).values), KvSide::values,
-               plan.scale_of(&Fp8Scales::values, l, g));
+  round_rows(all_keys, format(plan.formats_of(m).keys), KvSide::keys,
+             plan.scale_of(&Fp8Scales::keys, m, g));
+  round_rows(all_values, format(plan.formats_of(l).values), KvSide::values,
+             plan.scale_of(&Fp8Scales::values, l, g));
   std::int64_t row = 0;
   for (std::size_t i = 0; i < (l == m ? keys.size() : of_copies); ++i) {
     const std::int64_t count = keys[i].size(0);
@@ -84,7 +84,7 @@ void Continuations::State::round_generated(std::int64_t l, KvSide side, const at
   for (const auto& [how, numbers] : of_format) {
     const at::Tensor index = at::tensor(numbers, at::kLong).to(rows.device());
     const at::Tensor chosen = rows.index_select(0, index);
-    round_scaled(chosen, how.first, side, how.second);
+    round_rows(chosen, how.first, side, how.second);
     rows.index_copy_(0, index, chosen);
   }
 }

@@ -105,8 +105,8 @@ CacheShape cache_shape(const model::Config& config) {
 }
 
 /// Bytes of the key, or the value, of one token in one KV head.
-double Continuations::State::bytes_of_row(KvFormat format, bool merged) const {
-  const double row = cache_sizes.bytes_of_row(format);
+double Continuations::State::bytes_of_row(KvFormat format, KvSide side, bool merged) const {
+  const double row = cache_sizes.bytes_of_row(format, side);
   // Two layers share a direction, and each has its norm.
   return merged ? row / 2 + 2 : row;
 }
@@ -133,7 +133,7 @@ double Continuations::State::stored_bytes(const Stream& stream) const {
     double of_layer = 0;
     for (std::int64_t g = 0; g < K(); ++g) {
       const Ranges seen = stream.head(l, g).seen_from(position, own_window(l), stream.first);
-      const auto bytes_of = [&](KvFormat of_side, const Ranges& positions,
+      const auto bytes_of = [&](KvFormat of_side, KvSide side, const Ranges& positions,
                                 const std::vector<std::int64_t>& merged) {
         double sum = 0;
         const std::int64_t end = facts_of(of_side).by_token ? position + 1 : coded;
@@ -142,22 +142,22 @@ double Continuations::State::stored_bytes(const Stream& stream) const {
         for (const auto& [range, format] : stored) {
           const Ranges these = intersect(positions, {range});
           const std::int64_t rows = stream.stored(these, l, g), in_pairs = count_in(these, merged);
-          sum += static_cast<double>(in_pairs) * bytes_of_row(format, true) +
-                 static_cast<double>(rows - in_pairs) * bytes_of_row(format, false);
+          sum += static_cast<double>(in_pairs) * bytes_of_row(format, side, true) +
+                 static_cast<double>(rows - in_pairs) * bytes_of_row(format, side, false);
         }
         return sum;
       };
       const KvFormats formats = plan.formats_of(l);
-      of_layer += bytes_of(formats.keys, seen, stream.head(l, g).merged_keys) +
-                  bytes_of(formats.values, seen, stream.head(l, g).merged_values);
+      of_layer += bytes_of(formats.keys, KvSide::keys, seen, stream.head(l, g).merged_keys) +
+                  bytes_of(formats.values, KvSide::values, seen, stream.head(l, g).merged_values);
       // Nobody reads the keys of its distant tokens.
       if (plan.pod && !stream.shares(l, l, g, group()))
-        of_layer -=
-            bytes_of(formats.keys, intersect(seen, distant_from(position, plan.pod->proximal)), {});
+        of_layer -= bytes_of(formats.keys, KvSide::keys,
+                             intersect(seen, distant_from(position, plan.pod->proximal)), {});
       // Of values that are a lower layer's only the lengths are stored, in 16 bits each.
       if (plan.shared_values && plan.shared_values->lowest[g][l] != l) {
         const Ranges shared = intersect(seen, {{0, stream.first - plan.shared_values->recent}});
-        of_layer -= bytes_of(formats.values, shared, {}) -
+        of_layer -= bytes_of(formats.values, KvSide::values, shared, {}) -
                     2 * static_cast<double>(stream.stored(shared, l, g));
       }
     }

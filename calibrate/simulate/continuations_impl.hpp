@@ -206,7 +206,7 @@ struct Continuations::State {
 
   // What is held (continuations_held.cpp).
   std::int64_t length(const Stream& stream, std::int64_t l, std::int64_t g) const;
-  double bytes_of_row(KvFormat format, bool merged) const;
+  double bytes_of_row(KvFormat format, KvSide side, bool merged) const;
   double stored_bytes(const Stream& stream) const;
 };
 

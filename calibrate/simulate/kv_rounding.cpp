@@ -1,33 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys and values as their number formats give them back (docs/precision.md).
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/floor.h>
-#include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/sign.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/where.h>
-#include <ATen/ops/zeros_like.h>
 
 #include "analyzer/capture/tensors-inl.hpp"
 #include "calibrate/simulate/cache_copies_impl.hpp"
 #include "kernels/kv_quant.hpp"
+#include "kernels/kv_round.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
 
 using capture::any_view;
 using capture::view_of;
-
-/// Channels that share a scale in q8_0 and q4_0.
-constexpr std::int64_t kBlock = 32;
 
 /// Groups of 32 tokens of a channel, or of 32 channels of a token.
 at::Tensor in_groups(const at::Tensor& rows, kernels::QuantAxis axis, int bits) {
@@ -49,33 +42,6 @@ at::Tensor in_groups(const at::Tensor& rows, kernels::QuantAxis axis, int bits) 
   const at::Tensor restored = at::empty(one_head.sizes(), on.dtype(at::kFloat));
   kernels::kv_dequantise({cache, view_of<float, 3>(restored)});
   return restored.squeeze(0);
-}
-
-/// What a float16 scale becomes in storage, and a factor that is 0 where the scale is.
-struct Scale {
-  explicit Scale(const at::Tensor& exact)
-      : stored(exact.to(at::kHalf).to(at::kFloat)),
-        inverse(at::where(exact == 0, at::zeros_like(exact), exact.reciprocal())) {}
-  at::Tensor stored, inverse;
-};
-
-/// The nearest whole number, halves away from zero.
-at::Tensor rounded(const at::Tensor& x) {
-  const at::Tensor size = x.abs(), whole = at::floor(size);
-  return at::sign(x) * (whole + (size - whole >= 0.5).to(at::kFloat));
-}
-
-at::Tensor to_q8_0(const at::Tensor& blocks) {
-  const Scale scale(blocks.abs().amax(-1, true) / 127);
-  return rounded(blocks * scale.inverse) * scale.stored;
-}
-
-/// The value of the largest size becomes -8 times the scale, whatever its sign.
-at::Tensor to_q4_0(const at::Tensor& blocks) {
-  const Scale scale(blocks.gather(-1, blocks.abs().argmax(-1, true)) / -8);
-  const at::Tensor codes =
-      (blocks.to(at::kDouble) * scale.inverse.to(at::kDouble) + 8.5).clamp(0, 15).floor();
-  return (codes - 8).to(at::kFloat) * scale.stored;
 }
 
 /// The Walsh-Hadamard matrix of this order, a power of two. It is its own inverse.
@@ -107,57 +73,64 @@ at::Tensor in_rotated(const at::Tensor& rows, KvSide side, const Round& round) {
   return rotate(round(rotate(rows.to(at::kFloat))));
 }
 
-template <class Round>
-at::Tensor in_blocks(const at::Tensor& rows, const Round& round) {
-  const std::int64_t d = rows.size(-1), missing = (kBlock - d % kBlock) % kBlock;
-  const at::Tensor blocks =
-      at::constant_pad_nd(rows.to(at::kFloat), {0, missing}).view({rows.size(0), -1, kBlock});
-  return round(blocks).view({rows.size(0), d + missing}).narrow(-1, 0, d);
+/// By the kernel, which rounds each row by itself.
+at::Tensor in_rows(const at::Tensor& rows, kernels::RowFormat format, double scale = 1) {
+  const at::Tensor one_head = rows.unsqueeze(0);
+  const at::Tensor restored = at::empty(one_head.sizes(), one_head.options().dtype(at::kFloat));
+  kernels::kv_round(
+      {format, any_view<3>(one_head), view_of<float, 3>(restored), static_cast<float>(scale)});
+  return restored.squeeze(0);
 }
 
-at::Tensor to_fp8(const at::Tensor& rows) {
-  constexpr double kLargest = 448;
-  return rows.to(at::kFloat).clamp(-kLargest, kLargest).to(at::kFloat8_e4m3fn).to(at::kFloat);
+/// Scales are those of FP8 caches, and of NVFP4, whose blocks have theirs beside.
+bool takes_scale(KvFormat format) {
+  constexpr KvFormat kTake[] = {KvFormat::fp8, KvFormat::fp8_cpu, KvFormat::fp8_e5m2,
+                                KvFormat::fp8_e5m2_cpu, KvFormat::nvfp4};
+  return std::find(std::begin(kTake), std::end(kTake), format) != std::end(kTake);
 }
 
 }  // namespace
 
-void round_rows(const at::Tensor& rows, KvFormat format, KvSide side) {
+void round_rows(const at::Tensor& rows, KvFormat format, KvSide side, double scale) {
   if (rows.size(0) == 0 || format == KvFormat::f16) return;
+  const KvFormatFacts& facts = facts_of(format);
+  const auto& stored = facts.stored(side).rows;
+  const auto by_row = [&](const at::Tensor& x) {
+    return in_rows(x, *stored, takes_scale(format) ? scale : 1);
+  };
   const auto axis =
       side == KvSide::keys ? kernels::QuantAxis::per_channel : kernels::QuantAxis::per_token;
-  const auto llama_cpp = [&](const auto& round) {
-    return in_rotated(rows, side, [&](const at::Tensor& x) { return in_blocks(x, round); });
-  };
-  rows.copy_(format == KvFormat::fp8    ? to_fp8(rows)
-             : format == KvFormat::q8_0 ? llama_cpp(to_q8_0)
-             : format == KvFormat::q4_0 ? llama_cpp(to_q4_0)
-                                        : in_groups(rows, axis, format == KvFormat::int4 ? 4 : 2));
+  rows.copy_(!stored         ? in_groups(rows, axis, format == KvFormat::int4 ? 4 : 2)
+             : facts.rotated ? in_rotated(rows, side, by_row)
+                             : by_row(rows));
 }
 
-void round_scaled(const at::Tensor& rows, KvFormat format, KvSide side, double scale) {
-  if (format != KvFormat::fp8 || scale == 1) return round_rows(rows, format, side);
-  // Engines hold scales in float32, and so is every step.
-  const auto factor = at::scalar_tensor(scale, rows.options().dtype(at::kFloat));
-  const at::Tensor divided = rows.to(at::kFloat) / factor;
-  round_rows(divided, format, side);
-  rows.copy_(divided * factor);
-}
-
-void round_layer(const Policy& policy, std::int64_t layer, const AnyView<3>& key,
-                 const AnyView<3>& value) {
-  const auto* part = part_of_type<Precision>(policy);
-  const Fp8Scales none, &scales = part && part->scales ? *part->scales : none;
+void round_layer(const KvFormats& formats, const std::optional<Fp8Scales>& scales,
+                 std::int64_t layer, const AnyView<3>& key, const AnyView<3>& value) {
+  const Fp8Scales none, &given = scales ? *scales : none;
   const auto round = [&](const AnyView<3>& rows, KvFormat format, KvSide side,
                          const HeadScales& of_side) {
     const auto heads = capture::tensor_of(rows).unbind(0);
     for (std::int64_t head = 0; head < std::ssize(heads); ++head)
-      round_scaled(heads[static_cast<std::size_t>(head)], format, side,
-                   scale_in(of_side, layer, head));
+      round_rows(heads[static_cast<std::size_t>(head)], format, side,
+                 scale_in(of_side, layer, head));
   };
-  const KvFormats formats = formats_of(policy, layer);
-  round(key, formats.keys, KvSide::keys, scales.keys);
-  round(value, formats.values, KvSide::values, scales.values);
+  round(key, formats.keys, KvSide::keys, given.keys);
+  round(value, formats.values, KvSide::values, given.values);
+}
+
+void round_queries(const KvFormats& formats, const std::optional<Fp8Scales>& scales,
+                   std::int64_t layer, const AnyView<3>& query) {
+  constexpr KvFormat kFloats[] = {KvFormat::fp8, KvFormat::fp8_e5m2, KvFormat::nvfp4};
+  if (std::find(std::begin(kFloats), std::end(kFloats), formats.keys) == std::end(kFloats)) return;
+  const auto heads = capture::tensor_of(query).unbind(0);
+  const HeadScales none, &given = scales ? scales->queries : none;
+  for (std::int64_t head = 0; head < std::ssize(heads); ++head) {
+    const at::Tensor& rows = heads[static_cast<std::size_t>(head)];
+    const auto of_layer = given.empty() ? 1 : std::ssize(given[static_cast<std::size_t>(layer)]);
+    const auto kv_head = head * of_layer / std::ssize(heads);
+    rows.copy_(in_rows(rows, kernels::RowFormat::e4m3, scale_in(given, layer, kv_head)));
+  }
 }
 
 }  // namespace kvatlas::calibrate

@@ -153,6 +153,10 @@ PartPlanner planner_of(const Precision& part) {
     if (part.scales && std::ssize(part.scales->keys) != draft.layers())
       fail(ErrorCode::usage, draft.policy.name, ": the scales are for ", part.scales->keys.size(),
            " layers, the model has ", draft.layers());
+    for (const KvFormats& layer : layer_formats(part, draft.layers()))
+      for (const KvFormat format : {layer.keys, layer.values})
+        if (const auto lack = lack_of_format(format, draft.config.head_dim); !lack.empty())
+          fail(ErrorCode::usage, draft.policy.name, ": ", lack);
   };
   return {.cut = check, .window_of = [](std::int64_t) { return std::nullopt; }};
 }
@@ -202,9 +206,9 @@ Plan make_plan(const Policy& policy, const PromptFacts& facts, const capture::Se
   draft.trimmed.assign(static_cast<std::size_t>(config.n_layers),
                        std::vector<std::uint8_t>(static_cast<std::size_t>(config.n_kv_heads), 0));
   for (const auto& part : policy.parts) planner_for(part).cut(draft);
-  std::vector<KvFormats> formats;
-  for (std::int64_t layer = 0; layer < config.n_layers; ++layer)
-    formats.push_back(formats_of(policy, layer));
+  const std::vector<KvFormats> formats = formats_of(policy, config.n_layers);
+  if (const auto* precision = part_of_type<Precision>(policy))
+    draft.plan.fp8_queries = precision->fp8_queries;
   const auto plain = [](const KvFormats& layer) { return layer.plain(); };
   if (!std::all_of(formats.begin(), formats.end(), plain)) draft.plan.formats = formats;
   if (const auto* part = part_of_type<Precision>(policy)) draft.plan.scales = part->scales;

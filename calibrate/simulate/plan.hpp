@@ -55,6 +55,7 @@ struct Plan {
   std::vector<KvFormats> formats;           // [layer]; empty: 16 bits everywhere
   std::optional<Fp8Scales> scales;          // of layers in FP8
   std::int64_t kv_residual = 0;             // as in Policy
+  bool fp8_queries = false;                 // as in Precision
   // These go on cutting while decoding, in the heads of `cut_heads`: [layer][KV head], 1 for each.
   std::optional<LagKv> lag;
   std::optional<Decoding> decoding;
@@ -138,8 +139,12 @@ bool decides_while_decoding(const Policy& policy);
 std::vector<std::vector<HeadCut>> keep_all(const model::Config& config, std::int64_t n);
 
 /// Rounds the keys and values of a layer, [KV head, token, head_dim], in place.
-void round_layer(const Policy& policy, std::int64_t layer, const AnyView<3>& key,
-                 const AnyView<3>& value);
+void round_layer(const KvFormats& formats, const std::optional<Fp8Scales>& scales,
+                 std::int64_t layer, const AnyView<3>& key, const AnyView<3>& value);
+/// Rounds queries, [n_heads, n, head_dim], to E4M3, in place, if the layer is in a floating-point
+/// format.
+void round_queries(const KvFormats& formats, const std::optional<Fp8Scales>& scales,
+                   std::int64_t layer, const AnyView<3>& query);
 
 using LayerWindows = std::vector<std::optional<Proximity>>;  // [layer], empty where it has none
 /// The windows of the layers, for a policy whose windows mask the prefill too. Error(usage) if a

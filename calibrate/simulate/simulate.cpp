@@ -149,9 +149,42 @@ Pod* shared_prefill(Policy& policy) {
 struct Prefill {
   LayerWindows windows = {};
   decltype(capture::Engine::Step::on_store) on_store = {};
+  decltype(capture::Engine::Step::on_query) on_query = {};
   decltype(capture::Engine::Step::seen) seen = {};
   std::optional<capture::SharedKeys> shared = {};
+  std::int64_t chunk = 0;  // tokens read at a time, 0 for all
+  /// Called where tokens are read at a time, with what they have stored: the next ones attend to
+  /// what it makes of that. And on_store for the tokens of a chunk that is as short as so many.
+  decltype(capture::Engine::Step::on_store) behind_chunk = {}, on_store_of_short = {};
 };
+
+/// A chunk behind the first of so few tokens attends to itself as it is stored, too.
+constexpr std::int64_t kShortChunk = 128;
+
+/// Whether nothing of a prompt must be known beside its cache.
+bool none_of(const Needs& needs) {
+  return needs.rows == 0 && needs.last_queries == 0 && !needs.columns && !needs.value_outputs &&
+         !needs.mean_queries && needs.queries_without_first.empty() && needs.repetitions.empty() &&
+         needs.prefill_masses.empty();
+}
+
+/// The prompt's tokens attend to what is stored of others.
+void round_prefill(const Precision& part, std::int64_t layers, Prefill& prefill) {
+  const auto all = layer_formats(part, layers);
+  std::vector<KvFormats> at_once = all, later(all.size());
+  for (std::size_t l = 0; l < all.size(); ++l)
+    if (facts_of(all[l].keys).first_chunk_exact) std::swap(at_once[l], later[l]);
+  const auto rounding = [&](const std::vector<KvFormats>& formats) {
+    return [formats, scales = part.scales](auto layer, const auto& key, const auto& value) {
+      round_layer(formats[static_cast<std::size_t>(layer)], scales, layer, key, value);
+    };
+  };
+  prefill.on_store = rounding(at_once);
+  if (part.chunk == 0 || at_once == all) return;
+  prefill.chunk = part.chunk;
+  prefill.behind_chunk = rounding(later);
+  prefill.on_store_of_short = rounding(all);
+}
 
 class Simulation {
  public:
@@ -224,10 +257,14 @@ class Simulation {
     Policy own = policy;
     if (const Pod* pod = shared_prefill(own)) prefill.shared = {pod->proximal, pod->lowest};
     if (own.masks_prefill) prefill.windows = prefill_windows(own, config_);
-    if (rounds_prefill(own))
-      prefill.on_store = [&own](auto layer, const auto& key, const auto& value) {
-        round_layer(own, layer, key, value);
-      };
+    if (const auto* part = part_of_type<Precision>(own)) {
+      if (part->rounded_prefill) round_prefill(*part, config_.n_layers, prefill);
+      if (part->fp8_queries)
+        prefill.on_query = [part, formats = layer_formats(*part, config_.n_layers)](
+                               auto layer, const auto& query) {
+          round_queries(formats[static_cast<std::size_t>(layer)], part->scales, layer, query);
+        };
+    }
     std::optional<SparseReading> sparse;
     if (const VerticalSlash* part = sparse_reading(own)) {
       sparse.emplace(*part);
@@ -318,7 +355,9 @@ class Simulation {
     prefill.proximal = changed.windows;
     prefill.shared = changed.shared;
     prefill.on_store = changed.on_store;
+    prefill.on_query = changed.on_query;
     prefill.seen = changed.seen;
+    if (changed.chunk > 0 && changed.chunk < cut_) read_chunks(changed, facts, prefill);
     capture::EngineObservers observers{.attention = [&](const auto& in) {
       facts.prefill(in);
       read->prefill(in);
@@ -334,6 +373,39 @@ class Simulation {
     for (const auto& repetition : facts.needs().repetitions)
       repeat_prompt(repetition, changed, *read, facts);
     return read;
+  }
+
+  /// Reads the prompt up to its last chunk, which is left in `step`.
+  void read_chunks(const Prefill& changed, const PromptFacts& facts, capture::Engine::Step& step) {
+    if (!none_of(facts.needs()))
+      fail(ErrorCode::usage, name_, ": a prompt that is read in chunks of ", changed.chunk,
+           " tokens shows no attention of all of it, which the policy's other parts need: leave "
+           "'chunk' out, or them");
+    const capture::Sequence& sequence = *step.sequence;
+    for (std::int64_t begin = 0;; begin += changed.chunk) {
+      const std::int64_t end = std::min(cut_, begin + changed.chunk);
+      const bool whole = begin > 0 && end - begin <= kShortChunk;
+      step.on_store = whole ? changed.on_store_of_short : changed.on_store;
+      step.tokens.assign(context_.begin() + begin, context_.begin() + end);
+      if (end == cut_) return;
+      engine_.run({&step, 1}, capture::Logits::none);
+      if (whole) continue;
+      for (std::int64_t layer = 0; layer < config_.n_layers; ++layer) {
+        const auto cache = sequence.cache(layer);
+        changed.behind_chunk(layer, tokens_of(cache.key, begin, end),
+                             tokens_of(cache.value, begin, end));
+      }
+    }
+  }
+
+  /// Of a layer's keys or values, those of these tokens.
+  static AnyView<3> tokens_of(const AnyView<3>& all, std::int64_t begin, std::int64_t end) {
+    const std::int64_t bytes = all.type == DType::f32 ? 4 : 2;
+    return {static_cast<const std::byte*>(all.data) + begin * all.strides[1] * bytes,
+            all.type,
+            {all.sizes[0], end - begin, all.sizes[2]},
+            all.strides,
+            all.memory};
   }
 
   /// Lets the model repeat the prompt, part by part.

@@ -363,9 +363,12 @@ double NaiveDecode::stored_bytes() const {
     const auto& cut = plan_.heads[at(i / config_.n_heads)][at(i % config_.n_heads / group_)];
     if (i % group_ != 0 && cut.by_query_head.empty()) continue;
     for (const auto j : in_reach(at(i)))
-      for (const KvFormat format : {formats_of(at(i)).keys, formats_of(at(i)).values})
-        bytes += static_cast<double>(config_.head_dim) *
-                 (j < coded_ || facts_of(format).by_token ? facts_of(format).bytes_per_value : 2);
+      for (const KvSide side : {KvSide::keys, KvSide::values}) {
+        const KvFormats formats = formats_of(at(i));
+        const KvFormat format = side == KvSide::keys ? formats.keys : formats.values;
+        const bool coded = j < coded_ || facts_of(format).by_token;
+        bytes += bytes_of_row(coded ? format : KvFormat::f16, side, config_.head_dim);
+      }
   }
   return bytes;
 }

@@ -413,7 +413,7 @@ TEST_P(SimulationOf, RoundsWhileThePromptIsRead) {
   generate(ids, count, &full_logits);
   for (std::size_t i = 1; i < tried.size(); ++i) {
     SCOPED_TRACE(tried[i].name);
-    const KvFormats all = formats_of(tried[i], 0);
+    const KvFormats all = formats_of(tried[i], 1).front();
     capture::Sequence rounded = engine.sequence();
     capture::Engine::Step step{&rounded, ids};
     step.on_store = [&](auto, const auto& key, const auto& value) {
@@ -436,6 +436,45 @@ TEST_P(SimulationOf, RoundsWhileThePromptIsRead) {
     const NaiveDecode held(engine, rounded, n, make_plan(tried[i], facts, rounded, config));
     expect_decoded(got.policies[i], got.full.tokens, full_logits, held, rounded.logits(), 0.02);
   }
+}
+
+/// Formats whose first chunk is exact, as far as the checkpoint's heads can have them.
+TEST_P(SimulationOf, ChunksOfAPromptAttendAsServersLetThem) {
+  const Ids ids = random_ids(220, 8);
+  const auto kl_of = [&](const std::vector<std::string>& texts) {
+    std::vector<double> kls;
+    for (const Outcome& one : run(ids, policies(texts), {.max_new = 6}).policies) {
+      EXPECT_TRUE(std::isfinite(one.kl));
+      kls.push_back(one.kl);
+    }
+    return kls;
+  };
+  // Where every token reads rounded numbers, chunks change nothing.
+  const auto fp8 = kl_of({"fp8:prefill=rounded", "fp8:prefill=rounded,chunk=50"});
+  EXPECT_EQ(fp8[0], fp8[1]);
+  EXPECT_GT(std::abs(fp8[0] - kl_of({"fp8"})[0]), 0);
+  if (!lack_of_format(KvFormat::turboquant_3bit_nc, config.head_dim).empty()) return;
+  const auto turboquant =
+      kl_of({"turboquant_3bit_nc",  // the prompt is exact
+             "turboquant_3bit_nc:prefill=rounded", "turboquant_3bit_nc:prefill=rounded,chunk=220",
+             "turboquant_3bit_nc:prefill=rounded,chunk=150",
+             "turboquant_3bit_nc:prefill=rounded,chunk=60"});
+  EXPECT_EQ(turboquant[0], turboquant[1]);
+  EXPECT_EQ(turboquant[0], turboquant[2]);
+  EXPECT_NE(turboquant[0], turboquant[3]);
+  EXPECT_NE(turboquant[3], turboquant[4]);
+}
+
+/// Queries are rounded where the layer is in a floating-point format, and nowhere else.
+TEST_P(SimulationOf, QueriesInEightBits) {
+  const Ids ids = random_ids(90, 9);
+  const auto got = run(ids,
+                       policies({"fp8", "fp8:queries=fp8", "q8_0", "q8_0:queries=fp8",
+                                 "precision:keys=16,values=16,queries=fp8"}),
+                       {.max_new = 6});
+  EXPECT_NE(got.policies[0].kl, got.policies[1].kl);
+  EXPECT_NEAR(got.policies[2].kl, got.policies[3].kl, 1e-5);
+  EXPECT_LT(std::abs(got.policies[4].kl), 1e-5);
 }
 
 /// A layer's attention of the rows from `first` on, by the definition: [head][row][key].

@@ -38,8 +38,14 @@ void show_precision(const PrecisionModel& model, const Choices& choices,
     const auto x = static_cast<double>(l);
     const auto& of_keys = calibrate::facts_of((*part.fixed)[l].keys);
     const auto& of_values = calibrate::facts_of((*part.fixed)[l].values);
-    keys.bars.push_back({x, 8 * of_keys.bytes_per_value, std::string(of_keys.word)});
-    values.bars.push_back({x, 8 * of_values.bytes_per_value, std::string(of_values.word)});
+    const auto bits = [&](calibrate::KvFormat format, calibrate::KvSide side) {
+      return 8 * calibrate::bytes_of_row(format, side, shape.head_dim) /
+             static_cast<double>(shape.head_dim);
+    };
+    keys.bars.push_back(
+        {x, bits((*part.fixed)[l].keys, calibrate::KvSide::keys), std::string(of_keys.word)});
+    values.bars.push_back(
+        {x, bits((*part.fixed)[l].values, calibrate::KvSide::values), std::string(of_values.word)});
     card.chart.table.rows.push_back({x, keys.bars.back().label, values.bars.back().label});
   }
   card.chart.y = {"", "", {{0, "0"}, {4, "4"}, {8, "8"}, {16, "16"}}, {{0, 16}}};
@@ -107,14 +113,15 @@ void choose(const ComparedPolicy& policy, Choices& choices) {
 }
 
 void strip(const calibrate::Part& part, const json&, std::size_t, ComparisonModel::Strip& strip) {
-  const auto bytes = [](calibrate::KvFormat format) {
-    return calibrate::facts_of(format).bytes_per_value;
-  };
+  // What a head's own scales add is small: bits of the most common size of heads.
+  constexpr std::int64_t kHead = 128;
   strip.word = "bytes";
   strip.unit = "bytes, as a share of those at 16 bits";
   for (const auto& layer : std::get<calibrate::Precision>(part).fixed.value_or(LayerFormats{}))
-    strip.values.push_back((bytes(layer.keys) + bytes(layer.values)) /
-                           (2 * bytes(calibrate::KvFormat::f16)));
+    strip.values.push_back(
+        (calibrate::bytes_of_row(layer.keys, calibrate::KvSide::keys, kHead) +
+         calibrate::bytes_of_row(layer.values, calibrate::KvSide::values, kHead)) /
+        static_cast<double>(4 * kHead));
 }
 
 }  // namespace

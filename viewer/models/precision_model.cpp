@@ -26,8 +26,7 @@ constexpr double kLeastKl = 1e-6;
 std::string word_of(KvFormat format) { return std::string(calibrate::facts_of(format).word); }
 
 KvFormat format_called(const std::string& word, const char* place) {
-  for (std::size_t f = 0; f < calibrate::kKvFormats.size(); ++f)
-    if (calibrate::kKvFormats[f].word == word) return static_cast<KvFormat>(f);
+  if (const auto known = calibrate::kv_format_called(word)) return *known;
   fail(ErrorCode::unreadable, place, ": there is no format ", quoted(word));
 }
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import torch
 
+from .errors import PolicyError
 from .parts import ModelShape, Part
 from .rows import GROUP, QuantisedRows, Rows, gather, pack, unpack
 
+KNOWN = ("16", "fp8", "q8_0", "q4_0", "int4", "int2")  # the formats that are carried out here
 LEAST_ROTATED = 64  # llama.cpp rotates heads of a multiple of so many channels
 
 
@@ -102,6 +104,16 @@ def stored(data: torch.Tensor, word: str, of_keys: bool, count: int) -> Rows:
     return RoundedRows(form, form.encode(data), data.dtype)
 
 
+def spared(layers: list[tuple[str, str]], skip: str) -> list[tuple[str, str]]:
+    """The same with 16 bits in the layers that `skip` names, as 0:1:-2:-1."""
+    layers = list(layers)
+    for word in skip.split(":") if skip else ():
+        if not word.removeprefix("-").isdecimal() or not -len(layers) <= int(word) < len(layers):
+            raise PolicyError(f"precision: skip names {word!r}, and the model has {len(layers)} layers")
+        layers[int(word)] = ("16", "16")
+    return layers
+
+
 class Formats:
     """The formats in which the layers of a model store their keys and values."""
 
@@ -113,6 +125,11 @@ class Formats:
             if part.name == "precision":
                 self.layers = part.formats or [(part["keys"], part["values"])] * shape.layers
                 self.rounds_prompt = part["prefill"] == "rounded"
+                self.layers = spared(self.layers, part["skip"])
+                if part["queries"] != "exact" or part["chunk"] > 0:
+                    raise PolicyError("precision: queries=fp8 and chunk are for 'kvatlas evaluate', not for this cache")
+        for word in sorted({word for layer in self.layers for word in layer}.difference(KNOWN)):
+            raise PolicyError(f"precision: this cache has no format {word!r}, only {', '.join(KNOWN)}")
 
     def as_read(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The keys and values of a prompt [heads, tokens, channels], rounded."""

@@ -8,7 +8,7 @@ import torch
 
 import small_support as support
 from kvatlas_transformers import PolicyError, attention, load
-from kvatlas_transformers.precision import Blocks, stored
+from kvatlas_transformers.precision import Blocks, spared, stored
 from test_cache import LAG, STREAMING, model, prompt
 
 SHAPE = {"layers": 4, "heads": 4, "kv_heads": 2, "head_dim": 64}
@@ -82,6 +82,21 @@ class Formats(unittest.TestCase):
                 self.assertTrue(torch.equal(taken.heads(head, 1).all()[0], taken.all()[head]))
             self.assertEqual(rows.all().dtype, torch.float32)
             self.assertEqual(stored(data.bfloat16(), word, True, 40).all().dtype, torch.bfloat16)
+
+
+class Policies(unittest.TestCase):
+    def test_layers_that_stay_at_16_bits(self):
+        layers = [("fp8", "fp8")] * 4
+        self.assertEqual([layer[0] for layer in spared(layers, "0:-1")], ["16", "fp8", "fp8", "16"])
+        self.assertEqual(spared(layers, ""), layers)
+        for wrong in ("4", "-5", "0:", "x"):
+            with self.assertRaisesRegex(PolicyError, "the model has 4 layers"):
+                spared(layers, wrong)
+
+    def test_what_the_cache_lacks_is_refused(self):
+        for settings, why in (({"keys": "q5_0"}, "no format 'q5_0', only 16, fp8"), ({"queries": "fp8"}, "queries=fp8")):
+            with self.assertRaisesRegex(PolicyError, why):
+                load(support.document(SHAPE, {"precision": {"settings": settings, "result": {}}})).cache(model(head_dim=64))
 
 
 class Caches(unittest.TestCase):

@@ -236,7 +236,7 @@ TEST_F(Sidecar, ScalesAreReadBack) {
             json::parse(R"({"keys": [[0.5, 1.0], [0.25]], "values": [[1.0], [3.0]],
                             "queries": [[2.0, 4.0], [1.0]]})"));
   const auto policy = calibrate::policies_of(document).at(0);
-  EXPECT_EQ(calibrate::formats_of(policy, 1).keys, calibrate::KvFormat::fp8);
+  EXPECT_EQ(calibrate::formats_of(policy, document.model.layers).at(1).keys, calibrate::KvFormat::fp8);
   for (const FloatTensor& wrong : {FloatTensor{{1}, {0}},
                                    {{1}, {-1}},
                                    {{1}, {std::nanf("")}},

@@ -773,7 +773,7 @@ double cost_of_formats(const Policy& policy) {
   if (!part) return 0;
   double cost = 0;
   for (std::int64_t l = 0; l < kLayers; ++l) {
-    const KvFormats formats = formats_of(policy, l);
+    const KvFormats formats = formats_of(policy, kLayers)[static_cast<std::size_t>(l)];
     const auto cost_in = [](KvFormat format) {
       return format == KvFormat::f16 ? 0 : format == KvFormat::q8_0 ? 0.001 : 0.01;
     };
@@ -860,6 +860,47 @@ TEST_F(Methods, PrecisionAsRuntimesTakeIt) {
   const Calibrated by_layer = calibrate_precision(evidence, request, trials_of_formats(calls_));
   EXPECT_EQ(calls_[0].first.size(), static_cast<std::size_t>(kLayers));
   EXPECT_EQ(by_layer.section["result"]["keys"], by_layer.section["result"]["values"]);
+}
+
+/// In vLLM a process has one format, and in some it spares the first and last layers by itself:
+/// what these cost there is never tried.
+TEST_F(Methods, PrecisionInOneFormatOfVllm) {
+  const Evidence evidence(profile(), {});
+  PrecisionRequest request;
+  request.taken = runtime_named("vllm").formats_taken;
+  request.taken.formats = {KvFormat::int8_per_token_head, KvFormat::turboquant_4bit_nc};
+  request.taken.ends = 1;
+  const Calibrated found = calibrate_precision(evidence, request, trials_of_formats(calls_));
+  EXPECT_EQ(calls_[0].first.size(), static_cast<std::size_t>(2 * kLayers - 2));
+  for (const auto& point : found.section["curve"]) {
+    std::set<std::string> used = point["keys"];
+    EXPECT_EQ(point["keys"], point["values"]);
+    if (used.contains("turboquant_4bit_nc")) {
+      EXPECT_EQ(point["keys"][0], "16");
+      EXPECT_EQ(point["keys"][kLayers - 1], "16");
+    }
+    used.erase("16");
+    EXPECT_LE(used.size(), 1u);
+  }
+  EXPECT_EQ(found.section["sensitivity"]["items"][0]["kl"][1], 0);
+  EXPECT_GT(found.section["sensitivity"]["items"][0]["kl"][0], 0);
+  EXPECT_EQ(found.section["uniform"].size(), 2u);
+}
+
+/// In ik_llama.cpp the first layers have one type, the last ones one, and those between one.
+TEST_F(Methods, PrecisionByEnds) {
+  const Evidence evidence(profile(), {});
+  PrecisionRequest request;
+  request.taken = runtime_named("ik_llama.cpp").formats_taken;
+  request.taken.formats = {KvFormat::q8_0, KvFormat::q4_0};
+  const Calibrated found = calibrate_precision(evidence, request, trials_of_formats(calls_));
+  for (const auto& point : found.section["curve"])
+    for (const char* side : {"keys", "values"}) {
+      std::int64_t changes = 0;
+      for (std::size_t l = 1; l < point[side].size(); ++l)
+        changes += point[side][l] != point[side][l - 1];
+      EXPECT_LE(changes, 2) << side;
+    }
 }
 
 }  // namespace

@@ -341,7 +341,7 @@ TEST(Document, FormatsByLayer) {
   all["kv_bits"] = 16;
   const auto policies = policies_of(parse_document(all.dump()));
   ASSERT_EQ(policies.size(), 1u);
-  EXPECT_EQ(formats_of(policies[0], 1), (KvFormats{KvFormat::q8_0, KvFormat::q4_0}));
+  EXPECT_EQ(formats_of(policies[0], 4).at(1), (KvFormats{KvFormat::q8_0, KvFormat::q4_0}));
   EXPECT_THAT(policies[0].name, HasSubstr("(by layer)"));
   EXPECT_THAT(refusal_with("/precision/result/keys", {"fp8", "fp8", "fp8"}),
               HasSubstr("formats of 3 layers' keys and of 4 layers' values"));

@@ -321,11 +321,31 @@ TEST(PolicyText, HelpNamesKeysAndDefaults) {
 TEST(PolicyText, Precision) {
   const Policy policy = parse_policy("streaming:recent=64+precision:keys=q8_0,values=int4");
   EXPECT_EQ(policy_text(policy), "streaming:recent=64+precision:keys=q8_0,values=int4");
-  EXPECT_EQ(formats_of(policy, 3), (KvFormats{KvFormat::q8_0, KvFormat::int4}));
-  EXPECT_EQ(formats_of(parse_policy("kv2"), 0), (KvFormats{KvFormat::int2, KvFormat::int2}));
-  EXPECT_TRUE(formats_of(parse_policy("full"), 0).plain());
+  EXPECT_EQ(formats_of(policy, 4)[3], (KvFormats{KvFormat::q8_0, KvFormat::int4}));
+  EXPECT_EQ(formats_of(parse_policy("kv2"), 1)[0], (KvFormats{KvFormat::int2, KvFormat::int2}));
+  EXPECT_TRUE(formats_of(parse_policy("full"), 1)[0].plain());
   EXPECT_EQ(policy_text(parse_policy("precision")), "precision");
-  EXPECT_THAT(refusal("precision:keys=q5_0"), HasSubstr("keys=q5_0: expected 16 or fp8"));
+  EXPECT_THAT(refusal("precision:keys=q6_0"), HasSubstr("keys=q6_0: expected 16 or fp8"));
+  const Policy named = parse_policy("full+int4_per_token_head:skip=0:-1");
+  EXPECT_EQ(policy_text(named),
+            "precision:keys=int4_per_token_head,values=int4_per_token_head,skip=0:-1");
+  EXPECT_EQ(std::get<Precision>(parse_policy(policy_text(named)).parts[0]),
+            std::get<Precision>(named.parts[0]));
+  const auto layers = formats_of(named, 4);
+  constexpr auto kInt4 = KvFormat::int4_per_token_head;
+  EXPECT_THAT(layers, ElementsAre(KvFormats{}, KvFormats{kInt4, kInt4}, KvFormats{kInt4, kInt4},
+                                  KvFormats{}));
+  EXPECT_EQ(skip_text(layers), "0:3");
+  EXPECT_THAT(error_of([&] { formats_of(parse_policy("fp8:skip=4"), 4); }),
+              HasSubstr("skip names layer 4, and the model has 4"));
+  EXPECT_EQ(parse_policy("streaming+nvfp4:queries=fp8,prefill=rounded").parts.size(), 2u);
+  EXPECT_THAT(refusal("fp8:skip=1-3"), HasSubstr("'1-3' is no layer: expected whole numbers"));
+  EXPECT_THAT(refusal("fp8:skip=1:"), HasSubstr("ends with a colon"));
+  EXPECT_THAT(refusal("precision:keys=turboquant_k8v4"),
+              HasSubstr("turboquant_k8v4 stores keys and values together: give it for both"));
+  EXPECT_THAT(refusal("nvfp5"), HasSubstr("did you mean nvfp4?"));
+  EXPECT_THAT(refusal("fp8+nvfp4"), HasSubstr("a policy has one such part"));
+  EXPECT_THAT(refusal("full+streaming"), HasSubstr("'full' keeps the whole cache"));
   EXPECT_THAT(refusal("precision+kv4"), HasSubstr("both say how numbers are stored"));
   EXPECT_THAT(refusal("precision+precision"), HasSubstr("a policy has one such part"));
   EXPECT_THAT(refusal("precision+quest"), HasSubstr("stands alone"));

@@ -213,6 +213,84 @@ TEST(Runtimes, NumberFormats) {
               HasSubstr("groups of 64"));
 }
 
+/// The formats of the layers of a policy as the runtime runs it on a model of so many.
+std::vector<KvFormats> run_formats(const Policy& policy, const char* runtime,
+                                   std::int64_t layers = 8) {
+  ModelInfo model = model_of("llama");
+  model.layers = layers;
+  model.head_dim = 64;
+  return formats_of(as_runtime_behaves(policy, runtime, model).policy, layers);
+}
+
+TEST(Runtimes, VllmSparesTheEndsInTurboQuant) {
+  const auto turboquant = parse_policy("turboquant_4bit_nc:skip=3");
+  EXPECT_EQ(skip_text(run_formats(turboquant, "vllm")), "0:1:3:6:7");
+  EXPECT_EQ(skip_text(run_formats(turboquant, "vllm:turboquant")), "0:1:3:6:7");
+  EXPECT_EQ(skip_text(run_formats(parse_policy("turboquant_k8v4"), "vllm", 3)), "0:2");
+  EXPECT_EQ(skip_text(run_formats(parse_policy("int4_per_token_head"), "vllm")), "");
+  ModelInfo model = model_of("llama");
+  model.layers = 8;
+  model.head_dim = 64;
+  EXPECT_THAT(as_runtime_behaves(turboquant, "vllm", model).changes,
+              Contains(HasSubstr("first 2 and last 2 layers stay at 16 bits")));
+  model.head_dim = 80;
+  EXPECT_THAT(error_of([&] { as_runtime_behaves(turboquant, "vllm", model); }),
+              HasSubstr("takes heads of a power of two from 16 on"));
+  const Policy two{.name = {},
+                   .parts = {[] {
+                     Precision part;
+                     part.fixed = std::vector<KvFormats>(8, {KvFormat::fp8, KvFormat::fp8});
+                     part.fixed->back() = {KvFormat::nvfp4, KvFormat::nvfp4};
+                     return part;
+                   }()}};
+  EXPECT_THAT(error_of([&] { run_formats(two, "vllm"); }), HasSubstr("or in 16 bits"));
+}
+
+TEST(Runtimes, BackendsOfVllm) {
+  const Policy fp8 = parse_policy("fp8");
+  EXPECT_EQ(run_formats(fp8, "vllm:cpu")[0].keys, KvFormat::fp8_cpu);
+  EXPECT_EQ(run_formats(fp8, "vllm:flashinfer")[0].keys, KvFormat::fp8);
+  const auto run = [](const Policy& policy, const char* runtime) {
+    return as_runtime_behaves(policy, runtime, model_of("llama"));
+  };
+  EXPECT_TRUE(std::get<Precision>(run(fp8, "vllm:triton").policy.parts[0]).fp8_queries);
+  EXPECT_FALSE(std::get<Precision>(run(fp8, "vllm").policy.parts[0]).fp8_queries);
+  EXPECT_THAT(run(fp8, "vllm:triton").changes, Contains(HasSubstr("rounded to E4M3")));
+  EXPECT_THAT(error_of([&] { run(parse_policy("nvfp4"), "vllm:triton"); }),
+              HasSubstr("vLLM (triton) cannot run"));
+  EXPECT_THAT(error_of([] { runtime_named("vllm:rocm"); }),
+              HasSubstr("backends of vLLM are cpu, flash-attn"));
+  EXPECT_THAT(error_of([] { runtime_named("sglang:cpu"); }), HasSubstr("has no backends to name"));
+}
+
+TEST(Runtimes, IkLlamaCppHasTypesForItsEnds) {
+  using enum KvFormat;
+  const auto of = [](const std::vector<KvFormat>& keys) {
+    Precision part;
+    part.fixed.emplace();
+    for (const KvFormat format : keys) part.fixed->push_back({format, q5_0});
+    return Policy{.name = {}, .parts = {part}};
+  };
+  EXPECT_EQ(run_formats(of({q8_0, q8_0, q4_0, q4_0, f16}), "ik_llama.cpp", 5)[4].keys, f16);
+  EXPECT_THAT(error_of([&] {
+                run_formats(of({q8_0, q4_0, q8_0, q4_0}), "ik_llama.cpp", 4);
+              }),
+              HasSubstr("it stores the keys of its first layers"));
+  EXPECT_THAT(error_of([&] {
+                run_formats(of({q8_0, q4_0}), "llama.cpp", 2);
+              }),
+              HasSubstr("stores all layers in one format"));
+}
+
+TEST(Runtimes, PagesOfFormatsHoldABlockOf16BitLayers) {
+  const FormatsTaken& taken = runtime_named("vllm").formats_taken;
+  const auto page = [&](KvFormat format) { return page_tokens_of(taken, {{format, format}}, 128); };
+  EXPECT_EQ(page(KvFormat::fp8), 64);
+  EXPECT_EQ(page(KvFormat::int4_per_token_head), 64);
+  EXPECT_EQ(page(KvFormat::turboquant_3bit_nc), 128);
+  EXPECT_EQ(page_tokens_of(runtime_named("sglang").formats_taken, {}, 128), 0);
+}
+
 TEST(Runtimes, TransformersLlamaCutsTheCacheAlone) {
   const auto [policy, changes, unsaid] =
       as_runtime_behaves(lazy_layers(), "transformers", model_of("llama"));
