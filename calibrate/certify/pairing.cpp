@@ -268,9 +268,9 @@ GateVerdict judge_totals(const std::string& name, std::span<const ResultFile> fu
   std::set<std::string> tasks;
   for (const auto& file : full)
     for (const auto& total : file.totals) tasks.insert(total.task);
-  // Each end of a loss rests on an end of each of these intervals, all of which must hold.
+  // The loss lies within its interval where both scores of every task lie within theirs.
   const double error =
-      (1 - gate.confidence) / static_cast<double>(std::max<std::size_t>(1, tasks.size()));
+      (1 - gate.confidence) / (2 * static_cast<double>(std::max<std::size_t>(1, tasks.size())));
   const auto of_full = totals_of(full, 1 - error);
   const auto of_compressed = totals_of(compressed, 1 - error);
   GateVerdict verdict;

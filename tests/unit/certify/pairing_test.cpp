@@ -152,8 +152,8 @@ TEST(Pairing, TotalsAlone) {
   const auto verdict = judged(1);
   EXPECT_EQ(verdict.loss.kind, Kind::undecided);
   EXPECT_NEAR(verdict.loss.loss.mean, 1, 1e-9);
-  // Each mean's interval has 97.5 % on either side, as their difference has 95 %.
-  const Estimate a = binomial_mean(900, 1000, 0.95), b = binomial_mean(890, 1000, 0.95);
+  // Two intervals of 97.5 %, so that both hold at once with 95 %.
+  const Estimate a = binomial_mean(900, 1000, 0.975), b = binomial_mean(890, 1000, 0.975);
   EXPECT_NEAR(verdict.loss.loss.high, 100 * (a.high - b.low), 1e-9);
   EXPECT_EQ(judged(10).loss.kind, Kind::passed);
   compressed.totals[0].mean = 0.5;
