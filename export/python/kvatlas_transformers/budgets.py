@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DynamicKV, HeadKV, SnapKV and PyramidKV. Each KV head keeps the last tokens of the prompt, which are the window, and of the
+"""DynamicKV, HeadKV, AdaKV, SnapKV and PyramidKV. Each KV head keeps the last tokens of the prompt, which are the window, and of the
 other tokens those that the window's rows score highest, as many as its own budget or its layer's."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Budgets(Planner):
         if not self.scores:
             return None
         positions, base = self.scores[0].shape[1], part["budget"] - part["window"]
-        if part.name == "snapkv":
+        if part.name in ("snapkv", "adakv"):
             return [base] * shape.layers
         if part.name == "pyramidkv":
             return selection.pyramid_budgets(base, shape.layers)
@@ -50,12 +50,15 @@ class Budgets(Planner):
         part, shape = self.part, self.shape
         if part.budgets is not None:
             return [[min(budget, positions) for budget in row] for row in part.budgets]
-        if positions <= base:
-            return [[positions] * shape.kv_heads] * shape.layers
-        safe = max(0, int(part["budget"] * part["safeguard"]) - part["window"])
-        scores = torch.cat([self.scores_of_heads(layer) for layer in range(shape.layers)])
-        counts = selection.counts_of_best(scores, base * len(scores), safe)
+        counts = self.shared_budgets(torch.cat([self.scores_of_heads(layer) for layer in range(shape.layers)]), base)
         return [counts[i : i + shape.kv_heads] for i in range(0, len(counts), shape.kv_heads)]
+
+    def shared_budgets(self, scores: torch.Tensor, base: int) -> list[int]:
+        """Of KV heads that share `base` tokens each in the mean, by their scores [heads, positions]."""
+        if scores.shape[1] <= base:
+            return [scores.shape[1]] * len(scores)
+        safe = max(0, int(self.part["budget"] * self.part["safeguard"]) - self.part["window"])
+        return selection.counts_of_best(scores, base * len(scores), safe)
 
     def scores_of_heads(self, layer: int) -> torch.Tensor:
         return self.scores[layer].view(self.shape.kv_heads, self.shape.group, -1).mean(1)
@@ -64,6 +67,10 @@ class Budgets(Planner):
         if self.budgets is None:
             return None
         scores, budget = self.scores_of_heads(layer), self.budgets[layer]
+        if self.part.name == "adakv":
+            sharing = [head for head, trimmed in enumerate(self.trimmed_heads) if not trimmed]
+            shares = dict(zip(sharing, self.shared_budgets(scores[sharing], budget)))
+            budget = [shares.get(head, 0) for head in range(len(scores))]
         if isinstance(budget, int):
             return selection.best_and_rest(scores, budget, scores.shape[1], len(band.keys))
         return [
@@ -72,7 +79,7 @@ class Budgets(Planner):
         ]
 
     def decided(self):
-        of_layers = self.budgets is not None and self.part.name != "headkv"
+        of_layers = self.budgets is not None and self.part.name not in ("headkv", "adakv")
         return {"budgets": self.budgets} if of_layers else {}
 
     def forget(self):

@@ -95,7 +95,8 @@ SETTINGS["heads"] = SETTINGS["streaming"]
 # What a part does; a policy has one of each kind at most, applied in this order.
 KINDS = {
     "trims layers": ("simlayerkv", "heads", "pyramid-layers", "random-layers"),
-    "selects tokens": ("dynamickv", "headkv", "lagkv", "streaming", "window", "snapkv", "pyramidkv", "h2o"),
+    "selects tokens": ("dynamickv", "headkv", "lagkv", "streaming", "window", "snapkv", "pyramidkv", "adakv", "chunkkv", "h2o", "tova",
+                       "keydiff"),
     "shares keys": ("pod",),
     "stores numbers in fewer bits": ("precision",),
 }

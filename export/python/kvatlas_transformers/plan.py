@@ -7,6 +7,7 @@ import torch
 
 from . import selection
 from .band import Band
+from .best_scored import ChunkKv, KeyDiff, Tova
 from .budgets import Budgets
 from .h2o import H2o
 from .lagkv import LagKv
@@ -29,6 +30,10 @@ PLANNERS = {
     "headkv": Budgets,
     "snapkv": Budgets,
     "pyramidkv": Budgets,
+    "adakv": Budgets,
+    "chunkkv": ChunkKv,
+    "tova": Tova,
+    "keydiff": KeyDiff,
     "h2o": H2o,
     "lagkv": LagKv,
     "pod": Pod,
@@ -69,7 +74,10 @@ class Plan:
     def kept(self, layer: int, band: Band) -> list[torch.Tensor]:
         """The positions that each KV head of a layer keeps. `band` holds the whole layer."""
         length, trimmed = len(band.keys), self.trimmed(layer)
-        chosen = self.selects.selected(layer, band) if self.selects and not all(trimmed) else None
+        chosen = None
+        if self.selects and not all(trimmed):
+            self.selects.trimmed_heads = trimmed
+            chosen = self.selects.selected(layer, band)
         window = selection.proximal(length, *self.trims.part.keep) if any(trimmed) else None
         everything = torch.arange(length)
         out = []

@@ -15,6 +15,7 @@ class Planner:
     rows = 0  # how many of the last attention rows of every layer it must see
     columns = False  # whether it must see the sums of all attention columns
     delay = False  # whether it decides by the first token behind the prompt
+    trimmed_heads: list[bool] = []  # of the layer that is cut: which KV heads another part trims
     is_local = True  # whether it can cut a layer before the next one is prefilled
 
     def __init__(self, part: Part, shape: ModelShape):
