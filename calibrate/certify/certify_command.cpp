@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `kvatlas certify`: a gate for result files that other tools wrote.
+#include <cmath>
 #include <iostream>
 #include <memory>
 
@@ -96,7 +97,8 @@ void print(const std::vector<GateVerdict>& verdicts, const CertifyCommand& comma
 }
 
 void run_certify(CertifyCommand command) {
-  if (!command.range.empty() && !(command.range[0] < command.range[1]))
+  if (!command.range.empty() &&
+      !(command.range[0] < command.range[1] && std::isfinite(command.range[1] - command.range[0])))
     fail(ErrorCode::usage, "--range ", command.range[0], ',', command.range[1],
          ": expected the least score and the greatest, as in --range 0,10");
   command.gate.command = "certify";

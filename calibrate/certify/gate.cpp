@@ -33,7 +33,11 @@ const char* GateVerdict::word() const {
 
 GateVerdict judge(std::string name, Measured measured, std::size_t tasks,
                   std::span<const double> losses, Estimate mean, const Gate& gate) {
-  GateVerdict verdict{std::move(name), std::move(measured), tasks, losses.size(), {}};
+  GateVerdict verdict;
+  verdict.name = std::move(name);
+  verdict.measured = std::move(measured);
+  verdict.tasks = tasks;
+  verdict.rounds = losses.size();
   if (gate.by_mean) {
     verdict.loss.loss = mean;
     verdict.loss.kind = mean.mean <= gate.max_loss ? Kind::passed : Kind::failed;
@@ -41,6 +45,69 @@ GateVerdict judge(std::string name, Measured measured, std::size_t tasks,
     verdict.loss = judge_losses(losses, kPointRange, gate.max_loss, gate.confidence);
   }
   return verdict;
+}
+
+namespace {
+
+/// Of two verdicts on one policy: it fails where it fails once, and passes where it passes twice.
+Kind both_of(Kind a, Kind b) {
+  if (a == Kind::failed || b == Kind::failed) return Kind::failed;
+  return a == Kind::passed && b == Kind::passed ? Kind::passed : Kind::undecided;
+}
+
+constexpr double kMedianShare = 0.5;
+
+}  // namespace
+
+void judge_likeness(GateVerdict& verdict, const Likeness& likeness, const Gate& gate) {
+  if (!gate.by_loss) verdict.loss = {Kind::passed, {}, {}};
+  const auto add = [&](std::string name, std::string sentence, bool mean_keeps,
+                       std::span<const double> losses, double limit) {
+    LossVerdict found = judge_losses(losses, kScoreRange, limit, gate.confidence);
+    if (gate.by_mean) found.kind = mean_keeps ? Kind::passed : Kind::failed;
+    if (found.kind == Kind::undecided)
+      verdict.loss.more = std::max(verdict.loss.more.value_or(0), found.more.value_or(0));
+    verdict.loss.kind = both_of(verdict.loss.kind, found.kind);
+    if (!gate.by_loss) verdict.rounds = losses.size();
+    verdict.besides.push_back({std::move(sentence), std::move(name), found.kind});
+  };
+  if (!std::isnan(gate.max_kl)) {
+    std::vector<double> above;
+    for (const double kl : likeness.kl) above.push_back(kl > gate.max_kl ? 1 : 0);
+    const Quantile& median = verdict.measured.kl.median;
+    add("kl",
+        str("the median KL divergence is ", quantile_text(median), " nats, at most ",
+            exact_text(gate.max_kl), " allowed"),
+        median.value <= gate.max_kl, above, kMedianShare);
+  }
+  if (!std::isnan(gate.min_agreement)) {
+    std::vector<double> differs;
+    for (const double agreement : likeness.agreement) differs.push_back(1 - agreement);
+    const Estimate& mean = verdict.measured.agreement;
+    add("agreement",
+        str("the agreement is ", estimate_text(mean), ", at least ", exact_text(gate.min_agreement),
+            " asked"),
+        mean.mean >= gate.min_agreement, differs, 1 - gate.min_agreement);
+  }
+}
+
+std::vector<std::string> likeness_needs(const Gate& gate) {
+  std::vector<std::string> out;
+  const auto texts_for = [&](double limit) {
+    std::vector<double> none = {0};
+    while (none.size() < 10000 &&
+           judge_losses(none, kScoreRange, limit, gate.confidence).kind == Kind::undecided)
+      none.resize(none.size() + 1 + none.size() / 20);
+    return none.size();
+  };
+  if (!std::isnan(gate.max_kl))
+    out.push_back(str("a median of at most ", exact_text(gate.max_kl), " nats is sure after ",
+                      texts_for(kMedianShare), " texts that all lie below"));
+  if (!std::isnan(gate.min_agreement) && gate.min_agreement < 1)
+    out.push_back(str("an agreement of at least ", exact_text(gate.min_agreement),
+                      " is sure after about ", texts_for(1 - gate.min_agreement),
+                      " texts that agree in all tokens"));
+  return out;
 }
 
 void put_in_hashed_order(std::vector<ScorePair>& pairs) {
@@ -107,18 +174,22 @@ std::string verdict_of_all(std::span<const GateVerdict> verdicts) {
 std::string line_of(const GateVerdict& verdict, const Gate& gate) {
   const auto& loss = verdict.loss;
   const auto samples = static_cast<std::size_t>(verdict.measured.samples);
-  std::string line = str(verdict.word(), ": ", printable(verdict.name, 200), " loses ",
-                         estimate_text(loss.loss, 1), " points on ",
-                         count_of(verdict.measured.samples, "prompt", "prompts"),
-                         of_texts(samples, static_cast<std::size_t>(verdict.measured.texts)),
-                         ", at most ", fixed_text(gate.max_loss, 1), " allowed");
+  std::string line = str(verdict.word(), ": ", printable(verdict.name, 200),
+                         gate.by_loss ? str(" loses ", estimate_text(loss.loss, 1), " points") : "",
+                         " on ", count_of(verdict.measured.samples, "prompt", "prompts"),
+                         of_texts(samples, static_cast<std::size_t>(verdict.measured.texts)));
+  if (gate.by_loss) line += str(", at most ", fixed_text(gate.max_loss, 1), " allowed");
+  const char* separator = gate.by_loss ? "; " : ": ";
+  for (const auto& beside : verdict.besides)
+    line += str(std::exchange(separator, "; "), beside.sentence);
   if (gate.by_mean) line += " (by the mean alone)";
   if (loss.kind != Kind::undecided) return line;
   const std::int64_t more = loss.more.value_or(0) * static_cast<std::int64_t>(verdict.tasks);
   line += loss.more
               ? str("; about ", count_of(more, "more text is needed", "more texts are needed"))
               : "; its loss is too near to that for any number of texts to tell";
-  if (loss.loss.high > 99) return line;  // a limit of nearly 100 points allows everything
+  // A limit of nearly 100 points allows everything.
+  if (!verdict.besides.empty() || loss.loss.high > 99) return line;
   return line + str(", and --max-loss ", limit_text(loss.loss.high), " passes with these");
 }
 
@@ -131,7 +202,11 @@ json verdicts_json(std::span<const GateVerdict> verdicts, std::span<const LeftOu
     one[gate.one] = verdict.name;
     one["passed"] = verdict.loss.kind == Kind::passed;
     one["verdict"] = verdict_of_all({&verdict, 1});
-    one["judged_loss_points"] = estimate_json(verdict.loss.loss);
+    if (gate.by_loss) one["judged_loss_points"] = estimate_json(verdict.loss.loss);
+    for (const auto& beside : verdict.besides)
+      one["judged"][beside.name] = beside.kind == Kind::passed   ? "passed"
+                                   : beside.kind == Kind::failed ? "failed"
+                                                                 : "undecided";
     if (verdict.loss.more)
       one["more_texts"] = *verdict.loss.more * static_cast<std::int64_t>(verdict.tasks);
     list.push_back(std::move(one));
@@ -139,11 +214,14 @@ json verdicts_json(std::span<const GateVerdict> verdicts, std::span<const LeftOu
   for (const auto& [policy, reason] : left_out)
     list.push_back(
         {{gate.one, policy}, {"passed", false}, {"verdict", "not judged"}, {"reason", reason}});
-  return {{"passed", all == "passed"},
-          {"verdict", all},
-          {"max_loss_points", gate.max_loss},
-          {"surely", !gate.by_mean},
-          {gate.many, std::move(list)}};
+  json out = {{"passed", all == "passed"},
+              {"verdict", all},
+              {"surely", !gate.by_mean},
+              {gate.many, std::move(list)}};
+  if (gate.by_loss) out["max_loss_points"] = gate.max_loss;
+  if (!std::isnan(gate.max_kl)) out["max_kl"] = gate.max_kl;
+  if (!std::isnan(gate.min_agreement)) out["min_agreement"] = gate.min_agreement;
+  return out;
 }
 
 std::string junit_text(std::span<const GateVerdict> verdicts, std::span<const LeftOut> not_judged,
@@ -188,14 +266,14 @@ void prepare_junit(const std::string& path, bool remove_old) {
 
 std::string limit_text(double points) { return fixed_text(std::ceil(10 * points) / 10, 1); }
 
-void require_gate_texts(std::size_t prompts, std::size_t texts, bool force,
-                        const std::string& more) {
+void require_gate_texts(std::size_t prompts, std::size_t texts, bool force, const std::string& more,
+                        const std::string& which) {
   if (texts < kLeastTexts && !force)
-    fail(ErrorCode::usage, "prompts with answers of ",
+    fail(ErrorCode::usage, "prompts ", which, which.empty() ? "" : " ", "of ",
          count_of(static_cast<std::int64_t>(texts), "text", "texts"), ": a gate needs ",
          kLeastTexts, " at least (", more, "; --force judges all the same)");
   Calibrated forced;
-  require_samples({prompts, texts}, "with answers", force, forced);
+  require_samples({prompts, texts}, which, force, forced);
   say_forced(forced);
 }
 

@@ -22,8 +22,12 @@ struct Gate {
   std::string subject;                            // what is judged: a document, a file
   std::string one = "policy", many = "policies";  // what `subject` is made of, as JSON names it
   double max_loss = 1;                            // points of the score that may be lost
-  bool by_mean = false;                           // however few texts there are
-  double confidence = kConfidence;                // of each verdict
+  bool by_loss = true;                            // the score is judged
+  double max_kl = kNotKnown;         // nats that the median over texts may be; NaN: not asked
+  double min_agreement = kNotKnown;  // that the mean must be, 0 to 1; NaN: not asked
+  bool by_mean = false;              // however few texts there are
+  double confidence = kConfidence;   // of each verdict
+  bool by_likeness() const { return max_kl == max_kl || min_agreement == min_agreement; }
 };
 
 /// What one policy, server or file is judged to be.
@@ -32,7 +36,14 @@ struct GateVerdict {
   Measured measured;
   std::size_t tasks = 1;   // how many texts of different tasks a loss is the mean of
   std::size_t rounds = 0;  // how many losses there are
-  LossVerdict loss;        // in points
+  LossVerdict loss;        // in points; its kind, and how many more texts, of all that is judged
+  /// What is judged beside the loss: one of these each, whatever its answer.
+  struct Beside {
+    std::string sentence;  // without a full stop
+    std::string name;      // in JSON
+    LossVerdict::Kind kind;
+  };
+  std::vector<Beside> besides;
 
   const char* word() const;  // "passed", "FAILED" or "undecided"
 };
@@ -46,6 +57,18 @@ struct LeftOut {
 /// their mean over all tasks, which decides where the gate goes by the mean alone.
 GateVerdict judge(std::string name, Measured measured, std::size_t tasks,
                   std::span<const double> losses, Estimate mean, const Gate& gate);
+
+/// How like the full cache's answers those of another are, without scores.
+struct Likeness {
+  std::vector<double> kl;         // of each text, in nats
+  std::vector<double> agreement;  // of each round of texts (TaskMeans::rounds)
+};
+/// Judges what the gate asks of likeness too. A median is at most a limit if at most half of the
+/// texts lie above it, which a betting interval tells after every text; so is a mean agreement.
+/// `measured` must hold both figures.
+void judge_likeness(GateVerdict& verdict, const Likeness& likeness, const Gate& gate);
+/// What that needs, before anything is run: sentences without a full stop.
+std::vector<std::string> likeness_needs(const Gate& gate);
 
 /// What two caches scored on one prompt, 0 to 1.
 struct ScorePair {
@@ -79,8 +102,8 @@ std::string limit_text(double points);
 
 /// Before anything is judged: error(usage) for fewer texts than a verdict may rest on, unless
 /// `force` is set. `more` says how one comes to have more.
-void require_gate_texts(std::size_t prompts, std::size_t texts, bool force,
-                        const std::string& more);
+void require_gate_texts(std::size_t prompts, std::size_t texts, bool force, const std::string& more,
+                        const std::string& which = "with answers");
 /// Error(usage) if the full cache's score, a mean of the tasks' means, is too low to judge by,
 /// unless `force` is set. NaN are no scores; there must be one.
 void require_gate_score(std::span<const double> scores, std::span<const std::string> groups,

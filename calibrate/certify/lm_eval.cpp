@@ -76,10 +76,7 @@ void read_lm_eval(const Source& source, const ReadRequest& request, ResultFile& 
     answer.where = where;
     add_answer(by_filter[filter_of(line)], std::move(answer));
   };
-  if (source.shape == Source::Shape::document)
-    use(source.head, source.path.filename().string() + ":1");
-  else
-    for_each_line(source, use);
+  for_each_line(source, use);
   std::vector<std::string> filters;
   for (const auto& [name, file] : by_filter) filters.push_back(name);
   const std::string filter = choose_filter(filters, request);

@@ -207,6 +207,11 @@ PairedRuns pair_runs(std::span<const ResultFile> full_files,
         "the files do not say which prompts are made of one text, so each counts "
         "as its own; if some share a text, the interval is too narrow (--group "
         "names the member that tells)");
+  if (std::all_of(out.pairs.begin(), out.pairs.end(),
+                  [](const ScorePair& pair) { return pair.full == pair.score; }))
+    out.notes.emplace_back(
+        "both runs score the same on every prompt: nothing here shows that "
+        "compression ran at all");
   put_in_hashed_order(out.pairs);
   return out;
 }

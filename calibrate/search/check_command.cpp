@@ -40,9 +40,17 @@ struct CheckCommand {
 
 std::vector<GateVerdict> verdicts_of(const Evaluation& evaluation, const CheckCommand& command) {
   std::vector<GateVerdict> verdicts;
-  for (const auto& summary : summarise(evaluation))
+  for (const auto& summary : summarise(evaluation)) {
     verdicts.push_back(judge(summary.policy, measured_of(summary), summary.tasks, summary.losses,
                              summary.loss, command.gate));
+    if (!command.gate.by_likeness()) continue;
+    judge_likeness(verdicts.back(), {summary.text_kls, summary.agreements}, command.gate);
+    if (command.gate.by_loss) continue;
+    // Prompts without answers count too.
+    verdicts.back().measured.samples = std::ssize(evaluation.questions);
+    verdicts.back().measured.texts = std::ssize(summary.text_kls);
+    verdicts.back().tasks = 1;
+  }
   verdicts.erase(verdicts.begin());  // the full cache
   return verdicts;
 }
@@ -84,10 +92,17 @@ std::vector<std::string> needs(const CheckCommand& command, const FirstRound& ro
 }
 
 constexpr const char* kNothingToJudgeBy =
-    "no prompt has answers: without scores there is nothing to judge by";
+    "no prompt has answers: without scores there is nothing to judge by, but --max-kl or "
+    "--min-agreement";
 
 /// Before anything is run.
-void require_texts(const FirstRound& round, bool force) {
+void require_texts(const FirstRound& round, const CheckCommand& command) {
+  const bool force = command.force;
+  if (!command.gate.by_loss) {
+    require_gate_texts(static_cast<std::size_t>(round.prompts), round.all_texts, force,
+                       "more --seeds, or more lines in --prompts", "");
+    return;
+  }
   if (round.answered == 0) fail(ErrorCode::usage, kNothingToJudgeBy);
   require_gate_texts(round.answered, round.texts, force,
                      "more --seeds, or more lines in --prompts");
@@ -146,7 +161,7 @@ bool judge_document(const CheckCommand& command) {
     if (evaluation.policies.empty())
       fail(ErrorCode::usage, quoted(command.policy, 400),
            " is the full cache alone: nothing is to be checked");
-    if (!is_judgeable) require_score_of(evaluation, command.force);
+    if (!is_judgeable && command.gate.by_loss) require_score_of(evaluation, command.force);
     is_judgeable = true;
   };
   const auto [model, policies, evaluation, left_out, calibrated_by] =
@@ -191,6 +206,10 @@ void run_check(CheckCommand command) {
   if (command.request.prompts.seeds == 0)
     command.request.prompts.seeds = static_cast<std::int64_t>(kLeastTexts);
   if (command.endpoint.asked()) {
+    if (command.gate.by_likeness())
+      fail(ErrorCode::usage,
+           "--max-kl and --min-agreement judge policies that kvatlas itself runs: of a server's "
+           "answers, without its whole distributions, only bounds are known, which are printed");
     if (!check_endpoint({command.endpoint, command.request, command.gate, command.policy,
                          command.junit, command.most_samples, command.as_json, command.force,
                          command.dry_run}))
@@ -207,12 +226,15 @@ void run_check(CheckCommand command) {
   command.request.time_steps = 0;
   command.request.no_comparison = true;
   command.request.go_on = [&](const FirstRound& round) {
-    require_texts(round, command.force);
-    for (const auto& sentence : needs(command, round))
+    require_texts(round, command);
+    const auto sentences =
+        command.gate.by_loss ? needs(command, round) : likeness_needs(command.gate);
+    for (const auto& sentence : sentences)
       (command.dry_run ? std::cout : std::cerr << "kvatlas: ") << sentence << '\n';
     return !command.dry_run;
   };
-  if (!command.force)
+  if (command.gate.by_likeness()) command.request.no_comparison = false;
+  if (!command.force && command.gate.by_loss)
     command.request.look = [](const Evaluation& so_far) { require_score_of(so_far, false); };
   bool passed = false;
   try {
@@ -249,6 +271,15 @@ void add_check_command(CLI::App& app) {
       "most generated prompts that are judged: while the verdict is open, more are made, seed "
       "after seed",
       std::int64_t{1}, std::int64_t{1} << 30);
+  add_option(
+      *command, "--max-kl", o.gate.max_kl, "NATS",
+      "also, or for prompts without answers: what the median over texts of the KL divergence "
+      "from the full cache's answers may be")
+      ->check(real_range(0, 1000));
+  add_option(*command, "--min-agreement", o.gate.min_agreement, "SHARE",
+             "also, or for prompts without answers: in which share of the full cache's tokens both "
+             "must have the same best one")
+      ->check(real_range(0, 1));
   auto* by_mean = command->add_flag("--by-mean", o.gate.by_mean,
                                     "judge by the mean loss alone, however few samples there are");
   command
@@ -272,10 +303,15 @@ void add_check_command(CLI::App& app) {
       "  kvatlas check policy.json --model M --task needle --depths 0.5 --max-loss 10\n"
       "  kvatlas check lagkv:lag=128,ratio=1/4 --model M --prompts qa.jsonl --max-loss 10\n"
       "  kvatlas check policy.json --model M --task needle --as vllm --junit verdict.xml\n"
+      "  kvatlas check policy.json --model M --task prose --max-kl 0.1 --min-agreement 0.9\n"
       "  kvatlas check --endpoint http://HOST:8001 --full http://HOST:8000 --tokenizer M "
       "--max-loss "
       "5");
-  command->callback([options] { run_check(*options); });
+  command->callback([options, command] {
+    Gate& gate = options->gate;
+    gate.by_loss = !gate.by_likeness() || command->get_option("--max-loss")->count() > 0;
+    run_check(*options);
+  });
 }
 
 }  // namespace kvatlas

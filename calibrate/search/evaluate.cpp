@@ -162,6 +162,7 @@ class Values {
     return about_tasks(of_rounds(means.rounds), means);
   }
   Divergence divergence() const { return divergence_over(values_, groups_, tasks_); }
+  std::vector<double> of_texts() const { return group_means(values_, groups_); }
   double mean() const { return mean_of(values_); }
   std::size_t count() const { return values_.size(); }
   std::size_t texts() const { return count_texts(groups_); }
@@ -215,7 +216,9 @@ Summary summarise_one(const Evaluation& evaluation, const std::string& policy,
   out.loss = about_tasks(betting_mean(losses.rounds, kPointRange), losses);
   out.losses = std::move(losses.rounds);
   out.kl = kl.divergence();
+  out.text_kls = kl.of_texts();
   out.agreement = agreement.over_tasks(of_scores);
+  out.agreements = agreement.of_tasks().rounds;
   out.digits_prefix = prefix.over_tasks(of_scores);
   out.digits_in_place = in_place.over_tasks(of_scores);
   out.kept_bytes = kept.mean();

@@ -84,6 +84,8 @@ struct Summary {
   std::vector<double> losses;  // the same of each round of groups (TaskMeans::rounds)
   Divergence kl;               // of the next-token distribution from the full cache's
   Estimate agreement;
+  std::vector<double> text_kls;             // of each text, and
+  std::vector<double> agreements;           // of each round of texts
   Estimate digits_prefix, digits_in_place;  // of pass keys; NaN if there are none
   double score_over_prompts = 0;            // each prompt counting the same
   double kept_bytes = 0, full_bytes = 0;    // of one prompt, the mean over prompts

@@ -179,10 +179,12 @@ Evaluation evaluate_round(const EvaluateRequest& request, const Evaluated& on) {
   capture::Engine engine(on.model, engine_options);
   FirstRound round;
   round.prompts = static_cast<std::int64_t>(questions.size());
-  std::vector<std::string> answered;  // their groups
+  std::vector<std::string> groups, answered;  // of all, and of those with answers
   for (const auto& question : questions) {
+    groups.push_back(question.prompt.group);
     if (!question.prompt.answers.empty()) answered.push_back(question.prompt.group);
   }
+  round.all_texts = count_texts(groups);
   round.answered = answered.size();
   round.texts = count_texts(answered);
   round.seconds = round_seconds(request, on, questions, engine_options.placement,

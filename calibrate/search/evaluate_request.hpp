@@ -20,10 +20,11 @@ namespace kvatlas::calibrate {
 /// The first round of an evaluation, before it is run.
 struct FirstRound {
   std::int64_t prompts = 0;
-  std::size_t answered = 0;  // of them, those that have answers
-  std::size_t texts = 0;     // that those are made of
-  double seconds = 0;        // that it will take
-  bool generated = false;    // prompts: others may follow
+  std::size_t answered = 0;   // of them, those that have answers
+  std::size_t texts = 0;      // that those are made of
+  std::size_t all_texts = 0;  // that all are made of
+  double seconds = 0;         // that it will take
+  bool generated = false;     // prompts: others may follow
 };
 
 struct EvaluateRequest {

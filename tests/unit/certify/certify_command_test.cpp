@@ -74,6 +74,7 @@ TEST(CertifyCommand, SaysWhatIsWrong) {
   junit << std::ifstream(folder.path() + "/v.xml").rdbuf();
   EXPECT_THAT(junit.str(), HasSubstr("type=\"not judged\""));
   EXPECT_EQ(run_kvatlas({"certify", "a", "--full", "b", "--range", "3,1"}).status, 2);
+  EXPECT_EQ(run_kvatlas({"certify", "a", "--full", "b", "--range", "0,inf"}).status, 2);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "base/random.hpp"
 #include "tests/support/error_of.hpp"
 
 namespace kvatlas::calibrate {
@@ -80,6 +81,69 @@ TEST(Gate, WritesJsonAndJunit) {
   EXPECT_THAT(junit, AllOf(HasSubstr("kvatlas certify"), HasSubstr("&lt;full&gt;"),
                            HasSubstr("name=\"a &amp; b\"/>"), HasSubstr("failures=\"1\""),
                            HasSubstr("skipped=\"1\"")));
+}
+
+TEST(Gate, JudgesLikenessWithoutScores) {
+  Gate gate;
+  gate.by_loss = false;
+  gate.max_kl = 0.1;
+  const auto judged = [&](std::vector<double> kl, std::vector<double> agreement) {
+    GateVerdict verdict;
+    verdict.name = "a";
+    verdict.measured.samples = verdict.measured.texts = std::ssize(kl);
+    verdict.measured.kl.median = quantile_of(kl, 0.5);
+    verdict.measured.agreement = score_mean(agreement);
+    judge_likeness(verdict, {kl, agreement}, gate);
+    return verdict;
+  };
+  const std::vector<double> all(40, 1.0);
+  const auto passed = judged(std::vector<double>(40, 0.01), all);
+  EXPECT_EQ(passed.loss.kind, Kind::passed);
+  EXPECT_THAT(line_of(passed, gate),
+              AllOf(HasSubstr("passed: a on 40 prompts: the median KL divergence is 0.010"),
+                    HasSubstr("at most 0.1 allowed"), Not(HasSubstr("points"))));
+  EXPECT_EQ(judged(std::vector<double>(40, 0.5), all).loss.kind, Kind::failed);
+  std::vector<double> halves(40, 0.01);
+  for (std::size_t i = 0; i < 40; i += 2) halves[i] = 3;
+  EXPECT_EQ(judged(halves, all).loss.kind, Kind::undecided);
+  // It must keep both limits to pass.
+  gate.min_agreement = 0.8;
+  EXPECT_EQ(judged(std::vector<double>(40, 0.01), all).loss.kind, Kind::passed);
+  const auto failed = judged(std::vector<double>(40, 0.01), std::vector<double>(40, 0.3));
+  EXPECT_EQ(failed.loss.kind, Kind::failed);
+  const auto out = verdicts_json(std::vector{failed}, {}, gate);
+  EXPECT_EQ(out.at("policies").at(0).at("judged").at("kl"), "passed");
+  EXPECT_EQ(out.at("policies").at(0).at("judged").at("agreement"), "failed");
+  EXPECT_FALSE(out.contains("max_loss_points"));
+  EXPECT_EQ(likeness_needs(gate).size(), 2u);
+  gate.by_mean = true;
+  EXPECT_EQ(judged(std::vector<double>(3, 0.01), std::vector<double>(3, 0.9)).loss.kind,
+            Kind::passed);
+}
+
+/// A median above its limit seldom passes, and one below it seldom fails, though it is looked at
+/// after every fifth text.
+TEST(Gate, LikenessIsSeldomWrong) {
+  constexpr int kRuns = 400;
+  Gate gate;
+  gate.by_loss = false;
+  gate.max_kl = 1;
+  Random random(3, "likeness");
+  for (const double share_above : {0.45, 0.55}) {
+    int wrong = 0;
+    for (int run = 0; run < kRuns; ++run) {
+      Likeness likeness;
+      GateVerdict verdict;
+      while (likeness.kl.size() < 100) {
+        for (int i = 0; i < 5; ++i) likeness.kl.push_back(random.share() < share_above ? 2 : 0.5);
+        verdict = {};
+        judge_likeness(verdict, likeness, gate);
+        if (verdict.loss.kind != Kind::undecided) break;
+      }
+      wrong += verdict.loss.kind == (share_above > 0.5 ? Kind::passed : Kind::failed);
+    }
+    EXPECT_LE(wrong, 0.05 * kRuns) << share_above;
+  }
 }
 
 TEST(Gate, AsksForEnough) {

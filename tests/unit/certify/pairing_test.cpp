@@ -52,6 +52,10 @@ TEST(Pairing, PairsByTaskAndKey) {
   EXPECT_THAT(paired.notes, IsEmpty());
 }
 
+TEST(Pairing, SaysThatNothingDiffers) {
+  EXPECT_THAT(pair(run_of({1, 0}), run_of({1, 0})).notes, Contains(HasSubstr("compression ran")));
+}
+
 TEST(Pairing, OneTaskMayHaveTwoNames) {
   EXPECT_THAT(pair(run_of({1, 0}, "full"), run_of({1, 1}, "kv4")).pairs, SizeIs(2));
 }
