@@ -154,6 +154,7 @@ constexpr double bytes_of_row(KvFormat format, KvSide side, std::int64_t head_di
 }
 /// Bits of a number of keys and values together, those of scales included.
 constexpr double bits_of(KvFormat format, std::int64_t head_dim) {
+  if (head_dim == 0) return (facts_of(format).keys.bits + facts_of(format).values.bits) / 2;
   return 8 *
          (bytes_of_row(format, KvSide::keys, head_dim) +
           bytes_of_row(format, KvSide::values, head_dim)) /

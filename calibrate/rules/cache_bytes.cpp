@@ -28,15 +28,15 @@ class Accounting {
   Accounting(const Policy& policy, const CacheLoad& load)
       : policy_(policy), load_(load), shape_(load.shape) {
     if (load.runtime && load.runtime->keeps_windows_whole) shape_.windows.clear();
-    if (const auto* part = part_of_type<Precision>(policy); part && part->fixed)
-      require_layers(part->fixed->size());
-    formats_ = formats_of(policy, shape().layers);
     const auto layers = static_cast<std::size_t>(shape().layers);
     const auto heads = static_cast<std::size_t>(shape().kv_heads);
     const Held all{static_cast<double>(load.prompt), static_cast<double>(load.new_tokens)};
     held_.assign(layers, std::vector<Held>(heads, all));
     kinds_.assign(layers, {});
     trimmed_.assign(layers, std::vector<double>(heads, 0));
+    if (const auto* part = part_of_type<Precision>(policy); part && part->fixed)
+      require_layers(part->fixed->size());
+    formats_ = formats_of(policy, shape().layers);
   }
 
   CacheBytes count() {
