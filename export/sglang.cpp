@@ -18,6 +18,7 @@ namespace {
 Exported formats(const PartRequest& request, const calibrate::Precision& part) {
   const auto format = calibrate::layer_formats(part, request.document.model.layers).front().keys;
   const bool e5m2 = format == calibrate::KvFormat::fp8_e5m2;
+  require_scalable(request, format);
   json options = {{"kv-cache-dtype", e5m2 ? "fp8_e5m2" : "fp8_e4m3"}};
   Exported out;
   out.use = "python -m sglang.launch_server --model-path $MODEL --config sglang.yaml";

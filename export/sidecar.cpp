@@ -80,6 +80,13 @@ bool is_by_head(const calibrate::Fp8Scales& scales) {
   return wide(scales.keys) || wide(scales.values);
 }
 
+void require_scalable(const PartRequest& request, calibrate::KvFormat format) {
+  using enum calibrate::KvFormat;
+  if (request.scales && format != fp8 && format != fp8_cpu)
+    fail(ErrorCode::usage, "scales are for fp8, and the policy stores ",
+         calibrate::facts_of(format).word, ", which finds its own or needs none");
+}
+
 void add_sidecar(const PartRequest& request, bool queries, Exported& out) {
   if (request.checkpoint == nullptr)
     fail(ErrorCode::usage, request.runtime.title,

@@ -10,6 +10,9 @@ namespace kvatlas::exporting {
 /// Where the folder lies, beside the runtime's other files.
 inline constexpr const char* kSidecarFolder = "model";
 
+/// Error(usage) if scales are asked for and the format is not E4M3 without scales of its own.
+void require_scalable(const PartRequest& request, calibrate::KvFormat format);
+
 /// Adds the folder's files and links. Error(usage) without a checkpoint, or for one whose
 /// quantisation has no place for scales. `queries`: those of queries too.
 void add_sidecar(const PartRequest& request, bool queries, Exported& out);

@@ -82,6 +82,7 @@ Exported formats_of_layers(const PartRequest& request, const calibrate::Precisio
   Exported out;
   out.files.push_back({"vllm.yaml", yaml_text(options)});
   out.use = "vllm serve $MODEL --config vllm.yaml";
+  require_scalable(request, format);
   if (format != fp8 && format != fp8_cpu) {
     out.notes = {str("No plugin is needed. ", dtype, " runs on ", facts_of(format).devices, ".")};
     if (facts_of(format).pair)

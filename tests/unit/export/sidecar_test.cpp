@@ -189,6 +189,17 @@ TEST_F(Sidecar, WhatIsNoCheckpointIsRefused) {
   EXPECT_THAT(refused(asked), HasSubstr("--checkpoint"));
 }
 
+TEST_F(Sidecar, FormatsWithScalesOfTheirOwnTakeNone) {
+  single();
+  for (const char* word : {"int8_per_token_head", "fp8_e5m2"}) {
+    calibrate::Document document;
+    document.model = importing::model_of_config(config_);
+    document.sections["precision"] = {{"settings", {{"keys", word}, {"values", word}}}};
+    EXPECT_THAT(refusal([&] { export_document(document, request()); }),
+                HasSubstr(std::string("the policy stores ") + word));
+  }
+}
+
 TEST_F(Sidecar, SglangHasOneNumberForBoth) {
   single();
   auto asked = request();
@@ -269,6 +280,10 @@ TEST_F(Sidecar, ModelOptimizersRecipe) {
   };
   EXPECT_THAT(refused({{"model.layers.2.self_attn", {{"quant_algo", "FP8"}}}}),
               HasSubstr("the model has no layer 'model.layers.2.self_attn'; its first is"));
+  EXPECT_EQ(imported(folder_, recipe({{"model.layers.0.self_attn", {{"quant_algo", "NVFP4"}}}}))
+                .sections.at("precision")
+                .at("result"),
+            json::parse(R"({"keys": ["nvfp4", "16"], "values": ["nvfp4", "16"]})"));
   EXPECT_THAT(refused({{"model.layers.1.self_attn", {{"quant_algo", "INT3"}}}}),
               HasSubstr("found \"INT3\", expected FP8, NVFP4 or FP8_K_NVFP4_V"));
   EXPECT_THAT(refused({{"model.layers.1.self_attn", 3}}), HasSubstr("has no 'quant_algo'"));
