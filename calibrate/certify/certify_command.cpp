@@ -30,8 +30,10 @@ struct CertifyCommand {
   bool as_json = false, force = false;
 };
 
-void say(const std::vector<std::string>& notes) {
-  for (const auto& note : notes) std::cerr << "kvatlas: note: " << note << '\n';
+void say(const std::vector<std::string>& notes, const std::string& place = {}) {
+  for (const auto& note : notes)
+    std::cerr << "kvatlas: note: " << (place.empty() ? "" : printable(place, 200) + ": ") << note
+              << '\n';
 }
 
 bool are_totals(const std::vector<ResultFile>& run) { return run.front().answers.empty(); }
@@ -45,15 +47,15 @@ GateVerdict verdict_of(const std::string& name, const std::vector<ResultFile>& f
          "one run has its answers one by one, the other totals alone: give both "
          "in the same form");
   if (are_totals(full)) {
-    say(
-        {"totals alone: that both runs answered the same prompts is not used, so the interval is "
-         "wider than that of single answers"});
+    say({"totals alone: that both runs answered the same prompts is not used, so the interval is "
+         "wider than that of single answers"},
+        name);
     return judge_totals(name, full, compressed, command.gate);
   }
   PairRequest request{std::nullopt, command.force};
   if (!command.range.empty()) request.range = ValueRange{command.range[0], command.range[1]};
   const PairedRuns paired = pair_runs(full, compressed, request);
-  say(paired.notes);
+  say(paired.notes, name);
   std::vector<double> scores;
   std::vector<std::string> groups, tasks;
   for (const auto& pair : paired.pairs) {

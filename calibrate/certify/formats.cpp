@@ -75,9 +75,13 @@ Source source_of(const std::filesystem::path& path, std::string_view text) {
   return source;
 }
 
-const Format* find_format(const Source& source, const ReadRequest& request) {
+/// What a path is: named by the user, or found in a folder, where totals are looked for last.
+enum class Found { named, answers, totals };
+
+const Format* find_format(const Source& source, const ReadRequest& request, Found found) {
   for (const auto& format : formats()) {
     if (!request.format.empty() && format.info.name != request.format) continue;
+    if (found != Found::named && format.totals != (found == Found::totals)) continue;
     if (format.knows(source)) return &format;
   }
   return nullptr;
@@ -98,9 +102,10 @@ std::string what_is_there(const Source& source) {
          (more ? ", …" : "");
 }
 
-/// The file of a known format; none if it is of none and `in_folder` is set.
+/// The file of a known format; none if it is of none and was found in a folder.
 std::optional<ResultFile> read_file(const std::filesystem::path& path, const ReadRequest& request,
-                                    bool in_folder) {
+                                    Found found) {
+  const bool in_folder = found != Found::named;
   const MappedFile file = MappedFile::open(path);
   return in_context(printable(path.string(), 400), [&]() -> std::optional<ResultFile> {
     const auto bytes = file.bytes();
@@ -114,7 +119,7 @@ std::optional<ResultFile> read_file(const std::filesystem::path& path, const Rea
       if (in_folder) return std::nullopt;
       throw;
     }
-    const Format* format = find_format(source, request);
+    const Format* format = find_format(source, request, found);
     if (!format && in_folder) return std::nullopt;
     if (!format)
       fail(ErrorCode::unreadable,
@@ -161,7 +166,7 @@ std::vector<ResultFile> read_results(const std::filesystem::path& path,
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) {
     std::vector<ResultFile> one;
-    one.push_back(*read_file(path, request, false));
+    one.push_back(*read_file(path, request, Found::named));
     return one;
   }
   std::vector<std::filesystem::path> paths;
@@ -177,10 +182,11 @@ std::vector<ResultFile> read_results(const std::filesystem::path& path,
          ": cannot be read: ", error.message());
   std::sort(paths.begin(), paths.end());
   std::vector<ResultFile> out;
-  for (const auto& one : paths)
-    if (auto file = read_file(one, request, true)) out.push_back(std::move(*file));
-  if (std::any_of(out.begin(), out.end(), [](const auto& file) { return !file.answers.empty(); }))
-    std::erase_if(out, [](const auto& file) { return file.answers.empty(); });
+  for (const auto found : {Found::answers, Found::totals}) {
+    if (!out.empty()) break;
+    for (const auto& one : paths)
+      if (auto file = read_file(one, request, found)) out.push_back(std::move(*file));
+  }
   if (out.empty())
     fail(ErrorCode::unreadable, printable(path.string(), 400),
          ": the folder holds no result file of a known format; there are ", names_of_formats());

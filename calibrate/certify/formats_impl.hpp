@@ -34,7 +34,7 @@ struct Format {
   FormatInfo info;
   bool (*knows)(const Source&);
   void (*read)(const Source&, const ReadRequest&, ResultFile& out);
-  bool totals = false;  // in a folder it is passed over where there are answers
+  bool totals = false;  // in a folder it is looked for where there are no answers
 };
 Format lm_eval_format();
 Format lm_eval_totals_format();

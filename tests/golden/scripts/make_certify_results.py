@@ -100,7 +100,7 @@ def inspect_ai_files(folder: Path) -> None:
     data = [Sample(id=i + 1, input=one["question"], target=one["answer"]) for i, one in enumerate(questions())]
     for side, wrong in SIDES.items():
         work = folder / "work" / side
-        answers = [ModelOutput.from_content("mockllm/model", answer_to(i, wrong)) for i in range(COUNT) for _ in range(2)]
+        answers = [ModelOutput.from_content("mockllm/model", answer_to(i, wrong)) for _ in range(2) for i in range(COUNT)]
         eval(tasks=Task(dataset=data, scorer=includes(), name="sums", epochs=2), log_dir=str(work), log_format="json",
              model=get_model("mockllm/model", custom_outputs=answers), max_samples=1, max_connections=1, display="none")
         log = json.loads(next(work.glob("*.json")).read_text())
