@@ -69,6 +69,9 @@ class Capture(unittest.TestCase):
         capture(model, tokenizer, path, out=ours, force=True, **chosen).close()
         return ours, theirs
 
+    def calibrated(self, profile: pathlib.Path, method: str, *options: str) -> dict:
+        return json.loads(support.run("calibrate", method, *options, "-p", profile, "--json"))[method].get("result", {})
+
     def test_families_give_what_the_engine_gives(self):
         for folder in sorted(path for path in TINY.iterdir() if path.is_dir()):
             with self.subTest(folder.name):
@@ -84,13 +87,11 @@ class Capture(unittest.TestCase):
         path.write_text("".join(lines))
         ours, theirs = self.both(model, support.MODEL_DIR, path, tokenizer)
         self.assertEqual(captures.compared(ours, theirs, 2e-5), [])
-        for method in (("simlayerkv", "--threshold", "0.8", "--recent", "64"), ("pod", "--initial", "4", "--recent", "64"),
-                       ("dynamickv", "--budget", "96")):  # fmt: skip
-            results = []
-            for profile in (ours, theirs):
-                document = json.loads(support.run("calibrate", *method, "-p", profile, "--json"))
-                results.append({key: document[key].get("result") for key in document if isinstance(document[key], dict)})
-            self.assertEqual(*results)
+        for method in (("simlayerkv", "--threshold", "0.8", "--recent", "64"), ("pod", "--initial", "4", "--recent", "64")):
+            self.assertEqual(*(self.calibrated(profile, *method) for profile in (ours, theirs)))
+        # A score on the border of the largest ones moves a token from one layer to another.
+        budgets = [self.calibrated(profile, "dynamickv", "--budget", "96")["budgets"] for profile in (ours, theirs)]
+        self.assertLessEqual(max(abs(one - other) for one, other in zip(*budgets)), 1)
         merged = self.folder / "merged.h5"
         support.run("merge", ours, theirs, "-o", merged)
         with Profile(merged) as profile:

@@ -132,10 +132,13 @@ class Answer:
 def evaluate(model: str | os.PathLike, policy: str | os.PathLike, against: Sequence[str] = (), **options: Option) -> Answer:
     """`kvatlas evaluate`: what policies cost, tried on the model. policy: a document's file, or a policy as text; against:
     more policies as text. Options are the command's, with "_" for "-"."""
-    with tempfile.TemporaryDirectory(prefix="kvatlas-") as folder:
-        to = pathlib.Path(folder) / "evaluated.json"
-        said = run("evaluate", model=model, policy=policy, against=list(against) or None, json=True, output=to, **options)
-        return Answer(json.loads(said), json.loads(to.read_text("utf-8")))
+    document = json.loads(run("evaluate", model=model, policy=policy, against=list(against) or None, json=True, **options))
+    card = json.loads(run("inspect", model, json=True))
+    full, *others = document["policies"]
+    shape = {key: card[key] for key in ("name", "architecture", "fingerprint", "layers", "heads", "kv_heads", "head_dim")}
+    of_full = {f"full_{key}": full[key] for key in ("by_length_and_depth", "held_over_tokens") if key in full}
+    compared = [{"policy": row["policy"], "measured": {**{key: row[key] for key in row if key != "policy"}, **of_full}} for row in others]
+    return Answer(document, {"schema": "kvatlas.policy/1.0", "model": shape, "compared": compared})
 
 
 def check(policy: str | os.PathLike, model: str | os.PathLike, **options: Option) -> Answer:

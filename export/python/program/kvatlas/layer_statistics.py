@@ -478,7 +478,7 @@ class SampleStatistics:
             masses.append((number, mass + own))
             counts.append((number, count))
             if masks is not None and places is not None:
-                kept = np.zeros((self.kv_heads, n), np.uint8)
+                kept: np.ndarray = np.zeros((self.kv_heads, n), np.uint8)
                 np.put_along_axis(kept, places.cpu().numpy(), 1, 1)
                 masks[number, layer] = np.packbits(kept, axis=1, bitorder="little")
         if masses:
