@@ -36,11 +36,16 @@ MetricFacts metric_facts(const ServerTable& server, const std::vector<MetricSamp
   MetricFacts facts;
   if (names.capacity_label.empty()) {
     facts.capacity = metric_sum(samples, names.capacity);
-  } else {
-    const std::string label =
-        metric_label(samples, names.capacity, std::string(names.capacity_label));
-    const double capacity = std::strtod(label.c_str(), nullptr);
-    if (capacity > 0) facts.capacity = capacity;
+    facts.unit = names.capacity;
+  }
+  for (const std::string& label :
+       {std::string(names.capacity_label), std::string(names.capacity_label_else)}) {
+    if (label.empty() || facts.capacity) continue;
+    const double capacity =
+        std::strtod(metric_label(samples, names.capacity, label).c_str(), nullptr);
+    if (!(capacity > 0) || !std::isfinite(capacity)) continue;
+    facts.capacity = capacity;
+    facts.unit = label;
   }
   facts.format =
       printable(metric_label(samples, names.format, std::string(names.format_label)), 60);
@@ -64,11 +69,13 @@ Sign format_sign(const MetricFacts& full, const MetricFacts& compressed) {
               quoted(full.format))};
 }
 
-Sign use_sign(std::optional<double> full, std::optional<double> compressed) {
+Sign use_sign(std::optional<double> full, std::optional<double> compressed,
+              std::optional<double> expected) {
   if (!full || !compressed || !(*full > 0))
     return {"use", Seen::unknown, "how much of its cache is in use is not said by both"};
-  const std::string words = str("the same request holds ", fixed_text(*compressed, 1),
-                                " at most, on the full server ", fixed_text(*full, 1));
+  std::string words = str("at the end of the same request it holds ",
+                          percent_text(*compressed / *full), " of what the full server holds");
+  if (expected) words += str(", by the policy's own count ", percent_text(*expected));
   if (*compressed <= (1 - kLeastSaved) * *full) return {"use", Seen::seen, words};
   return {"use", Seen::not_seen, words};
 }
@@ -125,8 +132,7 @@ std::optional<MetricFacts> ServerWatch::now() {
   return metric_facts(side_.server, parse_metrics(got.body));
 }
 
-LoadLevel ServerWatch::load(std::span<const ServedPrompt> prompts,
-                            std::optional<double>& most_held) {
+LoadLevel ServerWatch::load(std::span<const ServedPrompt> prompts, std::optional<double>& held) {
   LoadLevel level;
   level.at_a_time = std::ssize(prompts);
   const auto before = now();
@@ -159,7 +165,7 @@ LoadLevel ServerWatch::load(std::span<const ServedPrompt> prompts,
       std::this_thread::sleep_for(kBetweenLooks);
       const auto facts = now();
       if (!facts) continue;
-      if (facts->held) most_held = std::max(most_held.value_or(0), *facts->held);
+      if (facts->held > 0) held = facts->held;
       level.most_running = std::max(level.most_running, facts->running.value_or(0));
       level.most_waiting = std::max(level.most_waiting, facts->waiting.value_or(0));
       if (before && facts->preempted && before->preempted)

@@ -28,14 +28,17 @@ struct Sign {
 /// What a server's metrics say at one time.
 struct MetricFacts {
   std::optional<double> capacity = {}, held = {}, running = {}, waiting = {}, preempted = {};
+  std::string unit = {};  // what `capacity` and `held` count
   std::string format = {};
 };
 MetricFacts metric_facts(const ServerTable& server, const std::vector<MetricSample>& samples);
 
 /// What values are stored as, where both say it.
 Sign format_sign(const MetricFacts& full, const MetricFacts& compressed);
-/// The most that each held while the same request was answered; none: it does not say.
-Sign use_sign(std::optional<double> full, std::optional<double> compressed);
+/// What each held at the end of the same request, in one unit; none: it does not say. `expected` is
+/// the share of the full cache that the policy keeps of it by its own count, if it is known.
+Sign use_sign(std::optional<double> full, std::optional<double> compressed,
+              std::optional<double> expected = std::nullopt);
 /// How many answers differ, and how many of the full server's own second answers do.
 Sign answer_sign(std::size_t pairs, std::size_t differ, std::size_t controls,
                  std::size_t controls_differ);
@@ -58,8 +61,8 @@ class ServerWatch {
   /// None if it publishes none, or does not answer.
   std::optional<MetricFacts> now();
   /// Asks these prompts, all at a time, and looks at the metrics four times a second meanwhile.
-  /// `most_held` becomes the most that was held, if it is known.
-  LoadLevel load(std::span<const ServedPrompt> prompts, std::optional<double>& most_held);
+  /// `held` becomes what was held last, if it is known: a prompt is held whole before it is cut.
+  LoadLevel load(std::span<const ServedPrompt> prompts, std::optional<double>& held);
 
  private:
   const ServedSide& side_;

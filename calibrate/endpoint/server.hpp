@@ -25,11 +25,12 @@ enum class TopForm {
 
 /// What its metrics are called.
 struct ServerMetrics {
-  std::string_view path = {};                           // empty: it publishes none
-  std::string_view capacity = {}, capacity_label = {};  // blocks or tokens, all of them
-  std::string_view format = {}, format_label = {};      // what a value is stored as
-  std::string_view held_share = {};                     // of the capacity, that is in use
-  std::string_view held = {};                           // the same as a number
+  std::string_view path = {};  // empty: it publishes none
+  // All that it can hold, in bytes, blocks or tokens: a value, or a label of it, or else another.
+  std::string_view capacity = {}, capacity_label = {}, capacity_label_else = {};
+  std::string_view format = {}, format_label = {};  // what a value is stored as
+  std::string_view held_share = {};                 // of the capacity, that is in use
+  std::string_view held = {};                       // the same as a number
   std::string_view running = {}, waiting = {}, preempted = {};
 };
 

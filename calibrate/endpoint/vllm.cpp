@@ -37,7 +37,9 @@ const ServerTable kVllm = {
     .errors = {"/error/message", "/message"},
     .metrics = {.path = "/metrics",
                 .capacity = "vllm:cache_config_info",
-                .capacity_label = "num_gpu_blocks",
+                // Not num_gpu_blocks: a block is of other layers and tokens where layers are cut.
+                .capacity_label = "kv_cache_memory_bytes",
+                .capacity_label_else = "kv_cache_size_tokens",
                 .format = "vllm:cache_config_info",
                 .format_label = "cache_dtype",
                 .held_share = "vllm:kv_cache_usage_perc",

@@ -20,7 +20,9 @@
 #include "calibrate/certify/rounds.hpp"
 #include "calibrate/endpoint/served_report.hpp"
 #include "calibrate/policy/policy_files.hpp"
+#include "calibrate/rules/cache_bytes.hpp"
 #include "calibrate/rules/evidence.hpp"
+#include "calibrate/runtimes/runtimes.hpp"
 #include "calibrate/search/fresh_texts.hpp"
 #include "data/longbench.hpp"
 #include "data/scores.hpp"
@@ -98,7 +100,9 @@ class EndpointGate {
   void ask_own(const ServedPrompts& prompts);
   GateVerdict verdict() const;
   std::int64_t more_seeds(const GateVerdict& verdict) const;
+  bool may_ask(const ServedPrompts& more) const;
   void require_score_once();
+  std::optional<double> expected_share(std::int64_t prompt, std::int64_t new_tokens) const;
   ServedRun observe() const;
   void report(const GateVerdict& verdict) const;
 
@@ -237,6 +241,7 @@ void EndpointGate::ask_own(const ServedPrompts& all) {
     };
     take(some.prompts, all.prompts);
     take(some.sent, all.sent);
+    if (first > 0 && !may_ask(some)) return;
     ask(some);
     first = end;
     require_score_once();
@@ -246,6 +251,22 @@ void EndpointGate::ask_own(const ServedPrompts& all) {
     if (!check_.gate.by_mean && enough && so_far.loss.kind != LossVerdict::Kind::undecided) return;
     std::cerr << "kvatlas: " << line_of(so_far, check_.gate) << '\n';
   }
+}
+
+/// Whether what was asked and what is to be asked stay within --most-tokens together.
+bool EndpointGate::may_ask(const ServedPrompts& more) const {
+  if (check_.endpoint.most_tokens == 0) return true;
+  const std::int64_t sides = check_.endpoint.force_decode ? 3 : 2;
+  std::int64_t tokens = 0;
+  for (std::size_t i = 0; i < pairs_.size(); ++i)
+    tokens +=
+        sides * std::ssize(sent_[i].tokens) + pairs_[i].full_tokens + pairs_[i].compressed_tokens;
+  for (const auto& prompt : more.sent)
+    tokens += sides * (std::ssize(prompt.tokens) + prompt.max_new);
+  if (tokens <= check_.endpoint.most_tokens) return true;
+  std::cerr << "kvatlas: it ends here: with the next prompts these would be about " << tokens
+            << " tokens, and --most-tokens allows " << check_.endpoint.most_tokens << '\n';
+  return false;
 }
 
 GateVerdict EndpointGate::verdict() const {
@@ -286,6 +307,34 @@ std::int64_t EndpointGate::more_seeds(const GateVerdict& verdict) const {
   return seeds_for({&verdict, 1}, std::ssize(seeds), std::ssize(prompts_), check_.most_samples);
 }
 
+/// The share of the full cache that the policy keeps of such a prompt in this runtime, as `inspect
+/// --as` says; none without a document of one policy that the runtime carries out.
+std::optional<double> EndpointGate::expected_share(std::int64_t prompt,
+                                                   std::int64_t new_tokens) const {
+  if (prompt == 0 || check_.policy.empty() || !is_policy_document(check_.policy))
+    return std::nullopt;
+  const Document document = read_document(check_.policy);
+  const auto policies = policies_of(document);
+  const auto& known = runtimes();
+  const auto runtime = std::find_if(known.begin(), known.end(), [&](const Runtime& one) {
+    return one.name == servers_.compressed().facts.kind;
+  });
+  if (policies.size() != 1 || runtime == known.end()) return std::nullopt;
+  try {
+    const Policy given = given_to_runtime(document, policies.front(), *runtime).policy;
+    CacheLoad load{cache_shape(document.model), prompt, new_tokens};
+    load.runtime = &*runtime;
+    const double all = cache_bytes({.name = "full", .parts = {}}, load).total();
+    load.lazy_rates = lazy_rates_of(document, policies.front());
+    return cache_bytes(as_runtime_behaves(given, runtime->name, document.model).policy, load)
+               .total() /
+           all;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::usage) throw;
+    return std::nullopt;
+  }
+}
+
 /// Looks at both servers while each answers the longest prompt once more, at length.
 ServedRun EndpointGate::observe() const {
   ServedRun run;
@@ -316,14 +365,15 @@ ServedRun EndpointGate::observe() const {
   run.signs.push_back(
       format_sign(full_facts.value_or(MetricFacts{}), compressed_facts.value_or(MetricFacts{})));
   std::optional<double> full_held, compressed_held;
-  if (full_facts && compressed_facts) {
-    ServedPrompt probe = *longest;
-    constexpr std::int64_t kProbeTokens = 64;
-    probe.max_new = std::max(probe.max_new, kProbeTokens);
+  ServedPrompt probe = *longest;
+  constexpr std::int64_t kProbeTokens = 64;
+  probe.max_new = std::max(probe.max_new, kProbeTokens);
+  if (full_facts && compressed_facts && full_facts->unit == compressed_facts->unit) {
     full.load({&probe, 1}, full_held);
     compressed.load({&probe, 1}, compressed_held);
   }
-  run.signs.push_back(use_sign(full_held, compressed_held));
+  run.signs.push_back(use_sign(full_held, compressed_held,
+                               expected_share(std::ssize(probe.tokens), probe.max_new)));
   run.signs.push_back(answer_sign(pairs, differ, controls, controls_differ));
   if (!check_.endpoint.load) return run;
   const auto load = [&](ServerWatch& watch, std::vector<LoadLevel>& levels) {
@@ -397,7 +447,9 @@ bool EndpointGate::run() {
       auto& next = check_.request.prompts;
       for (const auto& prompt : prompts_) next.seed = std::max(next.seed, prompt.seed + 1);
       next.seeds = seeds;
-      ask(round());
+      const ServedPrompts more = round();
+      if (!may_ask(more)) break;
+      ask(more);
     }
   }
   const GateVerdict judged = verdict();

@@ -63,10 +63,10 @@ LoopbackServer::Handle as_vllm(Say say) {
           reply.whole(200, R"({"data":[{"id":"m","owned_by":"vllm","max_model_len":4096}]})"));
     if (request.path == "/version") return void(reply.whole(200, R"({"version":"0.33.0"})"));
     if (request.path == "/metrics")
-      return void(
-          reply.whole(200,
-                      "vllm:cache_config_info{cache_dtype=\"auto\",num_gpu_blocks=\"100\"} 1\n"
-                      "vllm:kv_cache_usage_perc 0.5\n"));
+      return void(reply.whole(200,
+                              "vllm:cache_config_info{cache_dtype=\"auto\",kv_cache_memory_bytes="
+                              "\"None\",kv_cache_size_tokens=\"100\"} 1\n"
+                              "vllm:kv_cache_usage_perc 0.5\n"));
     const std::string said = say(parse_json(request.body));
     if (said.starts_with("status "))
       return void(
@@ -324,6 +324,7 @@ TEST(DidItRun, IsSeenNotSeenOrNotKnown) {
   ServerWatch watch(pair.full(), {});
   EXPECT_EQ(watch.now()->held, 50);
   EXPECT_EQ(watch.now()->format, "auto");
+  EXPECT_EQ(watch.now()->unit, "kv_cache_size_tokens");
   std::optional<double> held;
   EXPECT_EQ(watch.load(prompts_of(2), held).tokens, 4);
 }
