@@ -75,15 +75,15 @@ const json& list_of(const json& value, const char* what) {
   return value;
 }
 
-std::vector<AnswerToken> by_id_text(const json& lists) {
-  std::vector<AnswerToken> out;
+std::vector<ServedToken> by_id_text(const json& lists) {
+  std::vector<ServedToken> out;
   const json& tokens = list_of(at_place(lists, "/tokens"), "tokens with log-probabilities");
   const json& tops = list_of(at_place(lists, "/top_logprobs"), "log-probabilities");
   if (tokens.size() != tops.size())
     fail(ErrorCode::unreadable, "not as many lists of log-probabilities as tokens");
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (!tokens[i].is_string()) fail(ErrorCode::unreadable, "a token is no text");
-    AnswerToken& token = out.emplace_back();
+    ServedToken& token = out.emplace_back();
     token.id = id_of_text(tokens[i].get_ref<const std::string&>());
     if (!tops[i].is_object()) fail(ErrorCode::unreadable, "no log-probabilities of a token");
     for (const auto& [text, value] : tops[i].items())
@@ -92,16 +92,16 @@ std::vector<AnswerToken> by_id_text(const json& lists) {
   return out;
 }
 
-AnswerToken object_token(const json& value, std::string_view tops) {
-  AnswerToken token;
+ServedToken object_token(const json& value, std::string_view tops) {
+  ServedToken token;
   token.id = token_id(at_place(value, "/id"));
   for (const auto& one : list_of(at_place(value, tops), "log-probabilities"))
     token.top.push_back({token_id(at_place(one, "/id")), log_prob(at_place(one, "/logprob"))});
   return token;
 }
 
-std::vector<AnswerToken> triples(const json& tops, const json& chosen) {
-  std::vector<AnswerToken> out;
+std::vector<ServedToken> triples(const json& tops, const json& chosen) {
+  std::vector<ServedToken> out;
   const auto triple = [](const json& value) {
     if (!value.is_array() || value.size() < 2)
       fail(ErrorCode::unreadable, "no pair of log-probability and id");
@@ -112,7 +112,7 @@ std::vector<AnswerToken> triples(const json& tops, const json& chosen) {
   if (tops.size() != chosen.size())
     fail(ErrorCode::unreadable, "not as many lists of log-probabilities as tokens");
   for (std::size_t i = 0; i < tops.size(); ++i) {
-    AnswerToken& token = out.emplace_back();
+    ServedToken& token = out.emplace_back();
     token.id = triple(chosen[i]).id;
     for (const auto& one : list_of(tops[i], "log-probabilities")) token.top.push_back(triple(one));
   }
@@ -174,7 +174,7 @@ std::string error_text(const ServerTable& server, std::string_view body) {
   return printable(body, 300);
 }
 
-void AnswerReader::take(std::string_view text, double seconds) {
+void ServedAnswerReader::take(std::string_view text, double seconds) {
   if (text == "[DONE]") return;
   const json event = parse_json(text);
   if (!event.is_object()) fail(ErrorCode::unreadable, "an event is no object");
@@ -221,10 +221,10 @@ void AnswerReader::take(std::string_view text, double seconds) {
   keep(answer_.cached_tokens, server_.cached_tokens);
 }
 
-void AnswerReader::take_tops(const json& event) {
+void ServedAnswerReader::take_tops(const json& event) {
   const json& tops = at_place(event, server_.tops);
   if (tops.is_null()) return;
-  std::vector<AnswerToken> found;
+  std::vector<ServedToken> found;
   switch (server_.top_form) {
     case TopForm::by_id_text:
       found = by_id_text(tops);
@@ -247,7 +247,7 @@ void AnswerReader::take_tops(const json& event) {
     fail(ErrorCode::unreadable, "more tokens than were asked for");
 }
 
-Answer AnswerReader::finish(const ServedPrompt& prompt, const AskOptions& options) {
+ServedAnswer ServedAnswerReader::finish(const ServedPrompt& prompt, const AskOptions& options) {
   if (answer_.finish.empty())
     fail(ErrorCode::unreadable, "the answer ends in its middle, with no reason for its end");
   if (!answer_.prompt_tokens)
@@ -271,13 +271,13 @@ Answer AnswerReader::finish(const ServedPrompt& prompt, const AskOptions& option
   return std::move(answer_);
 }
 
-Answer ask(HttpConnection& connection, const ServerTable& server, const ServedPrompt& prompt,
-           const AskOptions& options, const ApiKey& key) {
+ServedAnswer ask(HttpConnection& connection, const ServerTable& server, const ServedPrompt& prompt,
+                 const AskOptions& options, const ApiKey& key) {
   HttpConnection::Request request;
   request.path = server.path;
   request.body =
       request_of(server, prompt, options).dump(-1, ' ', false, json::error_handler_t::replace);
-  std::optional<AnswerReader> reader;
+  std::optional<ServedAnswerReader> reader;
   EventReader events(server.form);
   std::chrono::steady_clock::time_point start;
   std::optional<Error> trouble;
@@ -302,7 +302,7 @@ Answer ask(HttpConnection& connection, const ServerTable& server, const ServedPr
   const HttpAnswer got = connection.send(request);
   if (trouble) fail(ErrorCode::resource, key.redacted(trouble->what()));
   if (!got.trouble.empty()) fail(ErrorCode::resource, got.trouble);
-  Answer answer;
+  ServedAnswer answer;
   if (got.status != 200) {
     answer.status = got.status;
     answer.problem = str("status ", got.status, ": ", key.redacted(error_text(server, got.body)));

@@ -42,15 +42,15 @@ nlohmann::json request_of(const ServerTable& server, const ServedPrompt& prompt,
                           const AskOptions& options);
 
 /// One generated token, with the most probable ones at its place.
-struct AnswerToken {
+struct ServedToken {
   std::int64_t id = 0;
   std::vector<TopToken> top;
 };
 
-struct Answer {
+struct ServedAnswer {
   std::string text;
   std::vector<std::int64_t> ids;  // of the generated tokens, where the server gives them
-  std::vector<AnswerToken> tokens;
+  std::vector<ServedToken> tokens;
   std::string finish;
   std::optional<std::int64_t> prompt_tokens, new_tokens, cached_tokens;
   double first_seconds = 0, last_seconds = 0;  // of events with tokens, from the request's start
@@ -62,20 +62,20 @@ struct Answer {
 };
 
 /// Takes an answer's events as they come.
-class AnswerReader {
+class ServedAnswerReader {
  public:
-  explicit AnswerReader(const ServerTable& server) : server_(server) {}
+  explicit ServedAnswerReader(const ServerTable& server) : server_(server) {}
   /// Error(unreadable) for what is no answer of this server; Error(resource) for an error that it
   /// reports after it began.
   void take(std::string_view event, double seconds);
   /// Error(unreadable) if the answer has no end, or lacks what was asked for.
-  Answer finish(const ServedPrompt& prompt, const AskOptions& options);
+  ServedAnswer finish(const ServedPrompt& prompt, const AskOptions& options);
 
  private:
   void take_tops(const nlohmann::json& event);
 
   const ServerTable& server_;
-  Answer answer_;
+  ServedAnswer answer_;
   bool first_ = true;
 };
 
@@ -96,7 +96,7 @@ ServerFacts look_at(HttpConnection& connection, const std::string& kind, const s
 
 /// Sends one prompt and reads the answer. Answers with a status that says no come back with a
 /// problem; Error(resource) if there is no answer, or none that can be read.
-Answer ask(HttpConnection& connection, const ServerTable& server, const ServedPrompt& prompt,
-           const AskOptions& options, const ApiKey& key);
+ServedAnswer ask(HttpConnection& connection, const ServerTable& server, const ServedPrompt& prompt,
+                 const AskOptions& options, const ApiKey& key);
 
 }  // namespace kvatlas::calibrate

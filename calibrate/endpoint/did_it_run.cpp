@@ -149,7 +149,7 @@ LoadLevel ServerWatch::load(std::span<const ServedPrompt> prompts, std::optional
         options.model = side_.facts.model;
         options.ignore_end = !side_.server.ignore_end.empty();
         options.salt = str("kvatlas-load-", start.time_since_epoch().count(), '-', i);
-        const Answer answer =
+        const ServedAnswer answer =
             calibrate::ask(connection, side_.server, prompts[i], options, side_.place.key);
         const std::lock_guard lock(mutex);
         level.refused |= answer.status == 429 || answer.status == 503;

@@ -63,18 +63,18 @@ std::string prompt_key(const ServedPrompt& prompt, std::int64_t max_new) {
   return hash.hex();
 }
 
-double token_seconds(const Answer& answer) {
+double token_seconds(const ServedAnswer& answer) {
   const auto count = answer.new_tokens.value_or(static_cast<std::int64_t>(answer.ids.size()));
   return count < 2 ? 0
                    : (answer.last_seconds - answer.first_seconds) / static_cast<double>(count - 1);
 }
 
-std::int64_t token_count(const Answer& answer) {
+std::int64_t token_count(const ServedAnswer& answer) {
   return answer.new_tokens.value_or(static_cast<std::int64_t>(answer.ids.size()));
 }
 
 /// Whether the token has the highest log-probability of those listed; ties agree.
-bool is_highest(const AnswerToken& at, std::int64_t token) {
+bool is_highest(const ServedToken& at, std::int64_t token) {
   double own = -INFINITY, highest = -INFINITY;
   for (const auto& [id, log_prob] : at.top) {
     highest = std::max(highest, log_prob);
@@ -105,8 +105,8 @@ std::string ServedSide::name() const {
              printable(place.url.text, 200));
 }
 
-AskedPair compare_answers(const Answer& full, const Answer& compressed, const Answer* forced,
-                          std::size_t top) {
+AskedPair compare_answers(const ServedAnswer& full, const ServedAnswer& compressed,
+                          const ServedAnswer* forced, std::size_t top) {
   AskedPair pair;
   pair.full_text = full.text;
   pair.compressed_text = compressed.text;
@@ -119,7 +119,7 @@ AskedPair compare_answers(const Answer& full, const Answer& compressed, const An
   pair.compressed_tokens = token_count(compressed);
   pair.cached_tokens = full.cached_tokens.value_or(0) + compressed.cached_tokens.value_or(0);
   pair.same = full.text == compressed.text && full.ids == compressed.ids;
-  const Answer& along = forced ? *forced : compressed;
+  const ServedAnswer& along = forced ? *forced : compressed;
   if (!full.ids.empty() && forced) {
     // What came back has to be what was asked for, so far as it goes.
     if (forced->ids != full.ids)
@@ -160,7 +160,7 @@ AskedPair compare_answers(const Answer& full, const Answer& compressed, const An
   return pair;
 }
 
-json answer_line(const Answer& answer) {
+json answer_line(const ServedAnswer& answer) {
   json line = {{"text", answer.text},         {"ids", answer.ids},
                {"finish", answer.finish},     {"first", answer.first_seconds},
                {"last", answer.last_seconds}, {"retries", answer.retries}};
@@ -182,9 +182,9 @@ json answer_line(const Answer& answer) {
   return line;
 }
 
-Answer answer_of_line(const json& line) {
+ServedAnswer answer_of_line(const json& line) {
   try {
-    Answer answer;
+    ServedAnswer answer;
     line.at("text").get_to(answer.text);
     line.at("ids").get_to(answer.ids);
     line.at("finish").get_to(answer.finish);
@@ -201,7 +201,7 @@ Answer answer_of_line(const json& line) {
     take("cached_tokens", answer.cached_tokens);
     if (line.contains("tokens"))
       for (const auto& token : line.at("tokens")) {
-        AnswerToken& kept = answer.tokens.emplace_back();
+        ServedToken& kept = answer.tokens.emplace_back();
         token.at(0).get_to(kept.id);
         for (const auto& top : token.at(1))
           kept.top.push_back({top.at(0).get<std::int64_t>(), top.at(1).get<double>()});
@@ -279,8 +279,8 @@ std::size_t ServedPair::open_journal(json settings) {
   return known_.size();
 }
 
-Answer ServedPair::answer_of(HttpConnection& connection, std::size_t side, const char* role,
-                             const ServedPrompt& prompt, AskOptions options) {
+ServedAnswer ServedPair::answer_of(HttpConnection& connection, std::size_t side, const char* role,
+                                   const ServedPrompt& prompt, AskOptions options) {
   const std::pair<std::string, std::string> key{role, prompt_key(prompt, prompt.max_new)};
   {
     const std::lock_guard lock(mutex_);
@@ -291,7 +291,7 @@ Answer ServedPair::answer_of(HttpConnection& connection, std::size_t side, const
   options.model = of.facts.model;
   options.top = top_;
   options.avoid_cache = options_.prefix_cache == "avoid";
-  Answer answer = in_context(str(of.name(), ", ", printable(prompt.id)), [&] {
+  ServedAnswer answer = in_context(str(of.name(), ", ", printable(prompt.id)), [&] {
     return calibrate::ask(connection, of.server, prompt, options, of.place.key);
   });
   // A wrong key or name is no matter of this prompt.
@@ -308,13 +308,13 @@ Answer ServedPair::answer_of(HttpConnection& connection, std::size_t side, const
 
 AskedPair ServedPair::ask_one(std::array<std::unique_ptr<HttpConnection>, 2>& connections,
                               const ServedPrompt& prompt, bool full_first, bool control) {
-  std::array<Answer, 2> answers;
+  std::array<ServedAnswer, 2> answers;
   for (const std::size_t side :
        full_first ? std::array{kFull, kCompressed} : std::array{kCompressed, kFull})
     answers[side] =
         answer_of(*connections[side], side, side == kFull ? "full" : "compressed", prompt, {});
   const auto& [full, compressed] = answers;
-  std::optional<Answer> forced, again;
+  std::optional<ServedAnswer> forced, again;
   const bool both = !full.failed() && !compressed.failed();
   if (both && full.prompt_tokens != compressed.prompt_tokens)
     fail(ErrorCode::resource, printable(prompt.id), ": the prompt has ", *full.prompt_tokens,

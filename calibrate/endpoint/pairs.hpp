@@ -93,8 +93,8 @@ class ServedPair {
                              const std::function<void(const ServedPrompt&)>& done);
 
  private:
-  Answer answer_of(HttpConnection& connection, std::size_t side, const char* role,
-                   const ServedPrompt& prompt, AskOptions options);
+  ServedAnswer answer_of(HttpConnection& connection, std::size_t side, const char* role,
+                         const ServedPrompt& prompt, AskOptions options);
   AskedPair ask_one(std::array<std::unique_ptr<HttpConnection>, 2>& connections,
                     const ServedPrompt& prompt, bool full_first, bool control);
 
@@ -104,16 +104,16 @@ class ServedPair {
   std::string salt_;
   std::mutex mutex_;
   std::size_t asked_ = 0;
-  std::map<std::pair<std::string, std::string>, Answer> known_;  // by role and prompt
+  std::map<std::pair<std::string, std::string>, ServedAnswer> known_;  // by role and prompt
   std::unique_ptr<LineJournal> journal_;
 };
 
 /// An answer as a line of the journal, and back. Error(unreadable) for what is none.
-nlohmann::json answer_line(const Answer& answer);
-Answer answer_of_line(const nlohmann::json& line);
+nlohmann::json answer_line(const ServedAnswer& answer);
+ServedAnswer answer_of_line(const nlohmann::json& line);
 /// What two answers show. `forced` is the compressed side's along the full one's tokens, if that
 /// was asked for; `top` is how many log-probabilities were asked for.
-AskedPair compare_answers(const Answer& full, const Answer& compressed, const Answer* forced,
-                          std::size_t top);
+AskedPair compare_answers(const ServedAnswer& full, const ServedAnswer& compressed,
+                          const ServedAnswer* forced, std::size_t top);
 
 }  // namespace kvatlas::calibrate

@@ -26,13 +26,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   AskOptions options;
   options.top = server.most_top;
   try {
-    AnswerReader reader(server);
+    ServedAnswerReader reader(server);
     EventReader events(server.form);
     const auto take = [&](std::string_view event) { reader.take(event, 1); };
     for (std::size_t at = 0; at < text.size(); at += piece)
       events.push(text.substr(at, piece), take);
     events.finish(take);
-    const Answer answer = reader.finish(prompt, options);
+    const ServedAnswer answer = reader.finish(prompt, options);
     if (answer.prompt_tokens != 3 && server.takes_ids) std::abort();
     if (answer_line(answer_of_line(answer_line(answer))) != answer_line(answer)) std::abort();
     (void)compare_answers(answer, answer, &answer, 20);

@@ -113,9 +113,9 @@ TEST(Requests, SayWhatDecidesTheAnswer) {
                 testing::Contains(member));
 }
 
-Answer answer_of(const ServerTable& server, const std::vector<std::string>& events,
-                 std::int64_t prompt_tokens = 3, std::int64_t top = 0) {
-  AnswerReader reader(server);
+ServedAnswer answer_of(const ServerTable& server, const std::vector<std::string>& events,
+                       std::int64_t prompt_tokens = 3, std::int64_t top = 0) {
+  ServedAnswerReader reader(server);
   double at = 0;
   for (const auto& event : events) reader.take(event, at += 0.5);
   AskOptions options;
@@ -125,7 +125,7 @@ Answer answer_of(const ServerTable& server, const std::vector<std::string>& even
 }
 
 TEST(Answers, OfVllm) {
-  const Answer answer = answer_of(
+  const ServedAnswer answer = answer_of(
       kVllm,
       {R"({"choices":[{"index":0,"text":" a","token_ids":[7],"finish_reason":null,"logprobs":
           {"tokens":["token_id:7"],"token_logprobs":[-0.5],"top_logprobs":[{"token_id:7":-0.5,"token_id:9":-1.5}]}}]})",
@@ -144,7 +144,7 @@ TEST(Answers, OfVllm) {
 }
 
 TEST(Answers, OfSglang) {
-  const Answer answer = answer_of(
+  const ServedAnswer answer = answer_of(
       kSglang,
       {R"({"text":" a","output_ids":[7],"meta_info":{"finish_reason":null,"prompt_tokens":3,"completion_tokens":1,
           "output_token_logprobs":[[-0.5,7,null]],"output_top_logprobs":[[[-0.5,7,null],[-1.5,9,null]]]}})",
@@ -167,7 +167,7 @@ TEST(Answers, OfSglang) {
 }
 
 TEST(Answers, OfTheOthers) {
-  const Answer llama = answer_of(
+  const ServedAnswer llama = answer_of(
       kLlamaCpp,
       {R"({"content":" a","tokens":[7],"stop":false,"completion_probabilities":[{"id":7,"logprob":-0.5,"top_logprobs":[{"id":7,"logprob":-0.5}]}]})",
        R"({"content":"","tokens":[],"stop":true,"stop_type":"limit","tokens_evaluated":3,"tokens_predicted":1})"});
@@ -175,21 +175,21 @@ TEST(Answers, OfTheOthers) {
   EXPECT_EQ(llama.tokens.size(), 1u);
   EXPECT_EQ(llama.prompt_tokens, 3);
 
-  const Answer tgi = answer_of(
+  const ServedAnswer tgi = answer_of(
       kTgi,
       {R"({"index":1,"token":{"id":7,"text":" a","logprob":-0.5,"special":false},"top_tokens":[{"id":7,"text":" a","logprob":-0.5}],"generated_text":null,"details":null})",
        R"({"index":2,"token":{"id":2,"text":"</s>","logprob":-0.1,"special":true},"generated_text":" a","details":{"finish_reason":"eos_token","generated_tokens":2,"input_length":3}})"});
   EXPECT_EQ(tgi.text, " a");
   EXPECT_THAT(tgi.ids, ElementsAre(7, 2));
 
-  const Answer ollama = answer_of(
+  const ServedAnswer ollama = answer_of(
       kOllama,
       {R"({"response":" a","done":false})",
        R"({"response":"","done":true,"done_reason":"stop","prompt_eval_count":3,"eval_count":2})"});
   EXPECT_EQ(ollama.text, " a");
   EXPECT_EQ(ollama.new_tokens, 2);
 
-  const Answer chat = answer_of(
+  const ServedAnswer chat = answer_of(
       chat_of(kVllm), {R"({"choices":[{"delta":{"role":"assistant","content":""}}]})",
                        R"({"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]})",
                        R"({"choices":[],"usage":{"prompt_tokens":30,"completion_tokens":2}})"});

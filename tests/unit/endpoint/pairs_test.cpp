@@ -271,21 +271,21 @@ TEST(ServedPairs, KeysAreNeitherPrintedNorKept) {
 }
 
 TEST(ServedPairs, AnswersSurviveTheJournal) {
-  Answer answer;
+  ServedAnswer answer;
   answer.text = "a\xC3\xA9";
   answer.ids = {1, 2};
   answer.tokens = {{1, {{1, -0.25}, {9, -7.125}}}, {2, {}}};
   answer.finish = "length";
   answer.prompt_tokens = 5;
   answer.first_seconds = 0.125;
-  const Answer back = answer_of_line(parse_json(answer_line(answer).dump()));
+  const ServedAnswer back = answer_of_line(parse_json(answer_line(answer).dump()));
   EXPECT_EQ(answer_line(back), answer_line(answer));
   EXPECT_FALSE(back.failed());
   EXPECT_THAT(error_of([] { answer_of_line(json::array()); }), HasSubstr("no answer"));
 }
 
 TEST(ComparedAnswers, ForcedOnesAreComparedAtEachToken) {
-  Answer full, free, forced;
+  ServedAnswer full, free, forced;
   full.ids = {1, 2, 3, 4};
   free.ids = {1, 5};
   forced.ids = {1, 2, 3, 4};
