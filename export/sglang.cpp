@@ -48,7 +48,7 @@ Exported formats(const PartRequest& request, const calibrate::Precision& part) {
         "scales, and of one rank of tensor parallelism.";
     if (const auto& apart = request.scales->errors, &shared = request.scales->shared_errors;
         apart && shared)
-      cost += str(" What values lose by rounding rises from ",
+      cost += str(" What values lose by rounding goes from ",
                   calibrate::three_digits_percent(apart->values), " to ",
                   calibrate::three_digits_percent(shared->values),
                   " of their squares, what keys lose from ",

@@ -320,6 +320,8 @@ std::vector<Policy> policies_of(const Document& document, const std::string& tas
       policy.name += " (one for all)";
     if (const auto* formats = part_of_type<Precision>(policy); formats && formats->fixed)
       policy.name += " (by layer)";
+    if (const auto* formats = part_of_type<Precision>(policy); formats && formats->scales)
+      policy.name += " (with scales)";
     check_composition(policy);
     check_cache(policy, document.model);
     policies.push_back(std::move(policy));

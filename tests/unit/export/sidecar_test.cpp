@@ -212,8 +212,12 @@ TEST_F(Sidecar, SglangHasOneNumberForBoth) {
   EXPECT_EQ(json::parse(file(out, "kv_cache_scales.json")),
             json::parse(R"({"model_type": "llama", "kv_cache": {"dtype": "float8_e4m3fn",
                             "scaling_factor": {"0": {"0": 2.0, "1": 1.0}}}})"));
-  EXPECT_THAT(file(out, "sglang.yaml"), HasSubstr("quantization-param-path: kv_cache_scales.json"));
-  EXPECT_THAT(file(out, "README.txt"), HasSubstr("0.02 % to 50 %"));
+  EXPECT_THAT(file(out, "sglang.yaml"),
+              HasSubstr("quantization-param-path: \"kv_cache_scales.json\""));
+  std::string readme;
+  for (const char c : file(out, "README.txt"))
+    if (c > ' ' || !readme.ends_with(' ')) readme += c == '\n' ? ' ' : c;
+  EXPECT_THAT(readme, HasSubstr("goes from 0.02 % to 50 %"));
   // With a checkpoint it is a folder that has them apart, without those of queries.
   asked.checkpoint = open_checkpoint(folder_.path());
   EXPECT_THAT(file(exported(asked), "model/kv_scales.safetensors"),
@@ -247,7 +251,8 @@ TEST_F(Sidecar, ScalesAreReadBack) {
             json::parse(R"({"keys": [[0.5, 1.0], [0.25]], "values": [[1.0], [3.0]],
                             "queries": [[2.0, 4.0], [1.0]]})"));
   const auto policy = calibrate::policies_of(document).at(0);
-  EXPECT_EQ(calibrate::formats_of(policy, document.model.layers).at(1).keys, calibrate::KvFormat::fp8);
+  EXPECT_EQ(calibrate::formats_of(policy, document.model.layers).at(1).keys,
+            calibrate::KvFormat::fp8);
   for (const FloatTensor& wrong : {FloatTensor{{1}, {0}},
                                    {{1}, {-1}},
                                    {{1}, {std::nanf("")}},
