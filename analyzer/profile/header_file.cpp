@@ -361,8 +361,10 @@ std::vector<std::string> differences(const Header& there, const Header& here, bo
     return version.substr(0, version.find('.'));
   };
   text("the model's fingerprint", there.model_fingerprint, here.model_fingerprint);
-  // Samples hold their tokens: a profile that was taken without a tokenizer goes with any.
-  if (!there.tokenizer_fingerprint.empty() && !here.tokenizer_fingerprint.empty())
+  // Samples hold their tokens: to be merged, a profile that was taken without a tokenizer goes with
+  // any.
+  const bool known = !there.tokenizer_fingerprint.empty() && !here.tokenizer_fingerprint.empty();
+  if (same_plan || known)
     text("the tokenizer's fingerprint", there.tokenizer_fingerprint, here.tokenizer_fingerprint);
   text("kvatlas's major version", major(there.tool_version), major(here.tool_version));
   compare_text("capture", there.capture, here.capture, clauses);
