@@ -65,7 +65,7 @@ class Capture(unittest.TestCase):
     def both(self, model, folder, path: pathlib.Path, tokenizer=None, **changes) -> tuple[pathlib.Path, pathlib.Path]:
         ours, theirs = self.folder / "capture.h5", self.folder / "engine.h5"
         chosen = captures.settings(**changes)
-        support.run("profile", "--model", folder, "--prompts", path, "-o", theirs, "--force", *captures.words(chosen))
+        support.run("profile", "--model", folder, "--prompts", path, "-o", theirs, "--force", "--ignore-eos", *captures.words(chosen))
         capture(model, tokenizer, path, out=ours, force=True, **chosen).close()
         return ours, theirs
 
@@ -78,6 +78,15 @@ class Capture(unittest.TestCase):
                 model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
                 path = self.prompts(drawn(model.config.get_text_config().vocab_size))
                 self.assertEqual(captures.compared(*self.both(model, folder, path)), [])
+
+    def test_short_prompts_and_generated_tokens_behind_windows_and_chunks(self):
+        for family in ("gpt_oss", "llama4_text", "deepseek_v3", "gemma4_text"):
+            with self.subTest(family):
+                model = AutoModelForCausalLM.from_pretrained(TINY / family, dtype=torch.float32).eval()
+                model.generation_config.eos_token_id = None
+                vocabulary = model.config.get_text_config().vocab_size
+                path = self.prompts(*(drawn(vocabulary, count, count) for count in (2, 17, 40, 33, 97)))
+                self.assertEqual(captures.compared(*self.both(model, TINY / family, path, new=3, map_samples=3)), [])
 
     def test_the_demo_model_gives_the_same_profile_and_policies(self):
         model = AutoModelForCausalLM.from_pretrained(support.MODEL_DIR, dtype=torch.float32).eval()
