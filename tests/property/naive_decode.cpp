@@ -38,7 +38,7 @@ void put_back(std::vector<std::vector<double>>& rows, const std::vector<std::int
     for (double& value : rows[at(j)]) value = *next++;
 }
 
-constexpr Exec kReference{.backend = Backend::reference};
+constexpr Exec kReference{.backend = kvatlas::Backend::reference};
 
 }  // namespace
 
