@@ -69,7 +69,8 @@ TEST(Runtimes, Matrix) {
       {"dynamickv", "- - - - A - - - - - -"},
       {"lagkv", "- - - - - - E - - - -"},
       {"kvcache-factory", "- - Ag - E E - - - - -"},
-      {"transformers-cache", "E E E E E E E E - - -"}};
+      {"transformers-cache", "E E E E E E E E - - -"},
+      {"ik_llama.cpp", "- - - - - - - Ai - - -"}};
   ASSERT_EQ(std::size(rows), runtimes().size());
   for (const auto& [name, expected] : rows) {
     std::string row;
