@@ -57,13 +57,13 @@ const json* total_of(const json& results, const std::string& task, const std::st
 }
 
 void read_lm_eval(const Source& source, const ReadRequest& request, ResultFile& out) {
-  const auto [task, date] = parts_of(source.path);
+  const SampleFileName sample = parts_of(source.path);
   out.metric =
       in_context("line 1", [&] { return choose_metric(metrics_of(source.head), request); });
   std::map<std::string, ResultFile> by_filter;
   const auto use = [&](const json& line, const std::string& where) {
     Answer answer;
-    answer.task = task;
+    answer.task = sample.task;
     answer.key = text_member(line, "doc_id");
     if (find_member(line, "doc_hash")) answer.key += '/' + text_member(line, "doc_hash");
     if (find_member(line, "prompt_hash")) answer.same = text_member(line, "prompt_hash");
@@ -82,10 +82,10 @@ void read_lm_eval(const Source& source, const ReadRequest& request, ResultFile& 
   const std::string filter = choose_filter(filters, request);
   out.answers = std::move(by_filter[filter].answers);
   if (filters.size() > 1) out.metric += ',' + filter;
-  const json results = neighbour(source.path.parent_path() / str("results_", date, ".json"));
+  const json results = neighbour(source.path.parent_path() / str("results_", sample.date, ".json"));
   const std::string name = out.metric.substr(0, out.metric.find(','));
-  if (const json* total = total_of(results, task, name, filter))
-    out.own_means.push_back({task, total->get<double>(), 1e-6});
+  if (const json* total = total_of(results, sample.task, name, filter))
+    out.own_means.push_back({sample.task, total->get<double>(), 1e-6});
 }
 
 void read_totals(const Source& source, const ReadRequest& request, ResultFile& out) {
