@@ -124,7 +124,7 @@ TEST(Gate, JudgesLikenessWithoutScores) {
 /// A median above its limit seldom passes, and one below it seldom fails, though it is looked at
 /// after every fifth text.
 TEST(Gate, LikenessIsSeldomWrong) {
-  constexpr int kRuns = 400;
+  constexpr int kRuns = 60;
   Gate gate;
   gate.by_loss = false;
   gate.max_kl = 1;
@@ -135,7 +135,7 @@ TEST(Gate, LikenessIsSeldomWrong) {
       Likeness likeness;
       GateVerdict verdict;
       while (likeness.kl.size() < 100) {
-        for (int i = 0; i < 5; ++i) likeness.kl.push_back(random.share() < share_above ? 2 : 0.5);
+        for (int i = 0; i < 20; ++i) likeness.kl.push_back(random.share() < share_above ? 2 : 0.5);
         verdict = {};
         judge_likeness(verdict, likeness, gate);
         if (verdict.loss.kind != Kind::undecided) break;
