@@ -94,7 +94,7 @@ TEST_F(CommandLine, ExportListsTheMatrix) {
   EXPECT_THAT(list, AllOf(HasSubstr("\nvllm "), HasSubstr("  g  other tokens are kept")));
   expect_narrow(list);
   const json matrix = json::parse(run_kvatlas({"export", "--list", "--json"}).out);
-  EXPECT_EQ(matrix.size(), 16u);
+  EXPECT_EQ(matrix.size(), 17u);
   EXPECT_EQ(matrix.at(0).at("forms").at("lagkv").at("fit"), "exact");
 }
 

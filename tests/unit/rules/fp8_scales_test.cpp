@@ -17,11 +17,12 @@
 namespace kvatlas::calibrate {
 namespace {
 
-using testing_support::error_of;
-using testing_support::header_of;
-using testing_support::TemporaryFolder;
 using profile::kMagnitudeBins;
 using testing::HasSubstr;
+using testing_support::error_of;
+using testing_support::header_of;
+using testing_support::refusal;
+using testing_support::TemporaryFolder;
 
 Magnitudes of_numbers(const std::vector<float>& numbers) {
   Magnitudes out{0, std::vector<std::int64_t>(kMagnitudeBins, 0)};
