@@ -40,7 +40,7 @@ SMALLER = [
     (r"(?<=--lengths )4096,32768 --seeds 20", "512,1024 --seeds 1"),
     (r"(?<=--lengths )4096 --depths 0.5 --seeds 30", "600 --seeds 1"),
     (r"^(kvatlas check .*) --lengths 4096", r"\1"),
-    (r"^(kvatlas check (?!.*--lengths).*)$", r"\1 --lengths 400"),
+    (r"^(kvatlas check (?!.*--(?:lengths|prompts)).*)$", r"\1 --lengths 400"),
     (r"(?<=calibrate auto --model M --task needle --depths 0.5 --seeds) 20 (.*)--context 4096", r" 5 \1--context 400"),
     (r"needle:turns=4 --lengths 1024 --depths 0.5 --seeds 10", "needle:turns=2 --lengths 600 --depths 0.5 --seeds 1"),
     (r"(?<=--lengths )1024(,2048)?( --depths [\d.,]+)?( --seeds \d+)?", "600 --seeds 1"),

@@ -102,7 +102,8 @@ class Wheel(unittest.TestCase):
         self.assertNotIn("\nRequires-Dist: torch\n", metadata)
         self.assertEqual((self.info / "entry_points.txt").read_text(),
                          "[console_scripts]\nkvatlas = kvatlas.launcher:main\n"
-                         "[vllm.general_plugins]\nkvatlas = kvatlas_vllm.plugin:register\n")
+                         "[vllm.general_plugins]\nkvatlas = kvatlas_vllm.plugin:register\n"
+                         "[vllm.logits_processors]\nkvatlas_forced = kvatlas_vllm.forced:ForcedTokens\n")
 
     def test_holds_the_licences_of_what_it_holds(self):
         notice = (self.info / "licenses/NOTICE").read_text()
