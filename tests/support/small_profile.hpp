@@ -31,6 +31,7 @@ struct Shape {
   std::int64_t text_every = 0;
   bool lazy = true, js = true, scores = true, kept = true;
   bool answers = true;
+  std::int64_t head_dim = 8;
   bool heatmap = false;            // masses of 5 rows along the prompt
   bool latent = false;             // all heads of a layer share one vector a token
   bool values = false;             // of layers 1 and 2 a cosine of 0.625, of others 0.25
@@ -176,7 +177,7 @@ inline void add_kept(profile::Sample& sample, const profile::CaptureSettings& se
 
 inline void write_profile(const std::filesystem::path& path, const Shape& shape = {}) {
   const auto settings = settings_of(shape);
-  auto header = testing_support::header_of({kLayers, kHeads, kKvHeads}, settings,
+  auto header = testing_support::header_of({kLayers, kHeads, kKvHeads, shape.head_dim}, settings,
                                            shape.samples + shape.short_samples);
   header.context_length = 2048;
   if (shape.latent) {

@@ -865,7 +865,7 @@ TEST_F(Methods, PrecisionAsRuntimesTakeIt) {
 /// In vLLM a process has one format, and in some it spares the first and last layers by itself:
 /// what these cost there is never tried.
 TEST_F(Methods, PrecisionInOneFormatOfVllm) {
-  const Evidence evidence(profile(), {});
+  const Evidence evidence(profile({.head_dim = 16}), {});
   PrecisionRequest request;
   request.taken = runtime_named("vllm").formats_taken;
   request.taken.formats = {KvFormat::int8_per_token_head, KvFormat::turboquant_4bit_nc};
