@@ -459,8 +459,9 @@ TEST_P(SimulationOf, ChunksOfAPromptAttendAsServersLetThem) {
              "turboquant_3bit_nc:prefill=rounded", "turboquant_3bit_nc:prefill=rounded,chunk=220",
              "turboquant_3bit_nc:prefill=rounded,chunk=150",
              "turboquant_3bit_nc:prefill=rounded,chunk=60"});
-  EXPECT_EQ(turboquant[0], turboquant[1]);
-  EXPECT_EQ(turboquant[0], turboquant[2]);
+  // Sums of attention are taken in another order, where a layer has sinks.
+  EXPECT_NEAR(turboquant[0], turboquant[1], 1e-5);
+  EXPECT_NEAR(turboquant[0], turboquant[2], 1e-5);
   EXPECT_NE(turboquant[0], turboquant[3]);
   EXPECT_NE(turboquant[3], turboquant[4]);
 }
