@@ -253,9 +253,9 @@ bool spares_layer(const FormatsTaken& taken, KvFormat format, std::int64_t layer
 
 std::int64_t page_tokens_of(const FormatsTaken& taken, const std::vector<KvFormats>& layers,
                             std::int64_t head_dim) {
-  constexpr std::int64_t kBlock = 16;  // tokens that attention takes at least
+  constexpr std::int64_t kLeastBlock = 16;  // tokens that attention takes at least
   std::int64_t page = taken.page_tokens;
-  const double least = static_cast<double>(kBlock * 2 * head_dim) * 2;
+  const double least = static_cast<double>(kLeastBlock * 2 * head_dim) * 2;
   for (const KvFormats& layer : layers)
     while (page > 0 &&
            static_cast<double>(page) * (bytes_of_row(layer.keys, KvSide::keys, head_dim) +

@@ -71,7 +71,9 @@ class Wheel(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(self.build(folder)[1]) as wheel:
             (points,) = [name for name in wheel.namelist() if name.endswith("/entry_points.txt")]
             self.assertEqual(
-                wheel.read(points).decode(), "[vllm.general_plugins]\nkvatlas = kvatlas_vllm.plugin:register\n"
+                wheel.read(points).decode(),
+                "[vllm.general_plugins]\nkvatlas = kvatlas_vllm.plugin:register\n"
+                "[vllm.logits_processors]\nkvatlas_forced = kvatlas_vllm.forced:ForcedTokens\n",
             )
 
 
