@@ -41,16 +41,17 @@ Exported export_ik_llama_cpp(const PartRequest& request) {
          " stores numbers in blocks of 32, and heads of the model have ", model.head_dim);
   const auto layers =
       calibrate::layer_formats(std::get<calibrate::Precision>(request.part), model.layers);
-  const std::string options = str(side_options(layers, &calibrate::KvFormats::keys, "k"),
-                                  side_options(layers, &calibrate::KvFormats::values, "v"),
-                                  " -khad -vhad --flash-attn on");
+  const std::string options =
+      str(side_options(layers, &calibrate::KvFormats::keys, "k"),
+          side_options(layers, &calibrate::KvFormats::values, "v"), " -khad -vhad --flash-attn on");
   Exported out;
   out.model = "the model's GGUF file";
   out.files.push_back({"cache_types.txt", options.substr(1) + "\n"});
   out.use = str("llama-server -m $MODEL", options,
                 "\n# or, with the file:\nllama-server -m $MODEL $(cat cache_types.txt)");
   out.notes = {
-      "-khad and -vhad rotate keys and values before they are rounded, as llama.cpp itself does and "
+      "-khad and -vhad rotate keys and values before they are rounded, as llama.cpp itself does "
+      "and "
       "'kvatlas evaluate' with it. ik_llama.cpp rotates by the whole head where llama.cpp rotates "
       "values by 64 numbers, and at the ends it does so only where the type between them is one of "
       "fewer bits.",

@@ -48,8 +48,8 @@ std::vector<std::int64_t> skipped_layers(std::string_view skip) {
 }
 
 std::vector<KvFormats> layer_formats(const Precision& part, std::int64_t layers) {
-  std::vector<KvFormats> out =
-      part.fixed.value_or(std::vector<KvFormats>(static_cast<std::size_t>(layers), part.everywhere));
+  std::vector<KvFormats> out = part.fixed.value_or(
+      std::vector<KvFormats>(static_cast<std::size_t>(layers), part.everywhere));
   for (const std::int64_t layer : skipped_layers(part.skip)) {
     const std::int64_t from_first = layer < 0 ? layer + std::ssize(out) : layer;
     if (from_first < 0 || from_first >= std::ssize(out))

@@ -272,12 +272,13 @@ std::string worth_text(const Ranges& ranges, const Fp8Scales& scales, const std:
     return out;
   };
   const auto with = errors_under(ranges, scales), without = errors_under(ranges, {});
-  std::string text = str(
-      "The scales are by the rule ", rule, "; the largest key is ", shortened(largest(ranges.keys)),
-      " and the largest value ", shortened(largest(ranges.values)),
-      ". What rounding loses, as a share of the squares of the numbers: keys ",
-      three_digits_percent(with.keys), " (", three_digits_percent(without.keys), " with the scale 1), values ",
-      three_digits_percent(with.values), " (", three_digits_percent(without.values), ").");
+  std::string text = str("The scales are by the rule ", rule, "; the largest key is ",
+                         shortened(largest(ranges.keys)), " and the largest value ",
+                         shortened(largest(ranges.values)),
+                         ". What rounding loses, as a share of the squares of the numbers: keys ",
+                         three_digits_percent(with.keys), " (", three_digits_percent(without.keys),
+                         " with the scale 1), values ", three_digits_percent(with.values), " (",
+                         three_digits_percent(without.values), ").");
   if (with.keys > 0.8 * without.keys && with.values > 0.8 * without.values)
     text +=
         " Here scales gain next to nothing: E4M3 keeps the same three bits at every size from "
