@@ -19,6 +19,11 @@ struct Choice {
   double bytes, cost;
 };
 
+/// What a step to fewer bytes costs for each byte that it saves.
+double price_of(const Choice& from, const Choice& to) {
+  return (to.cost - from.cost) / (from.bytes - to.bytes);
+}
+
 /// The formats of an item that are worth a step, from 16 bits to the fewest bytes: each step costs
 /// more for the bytes that it saves than the one before.
 std::vector<Choice> worthwhile(const StoredItem& item, std::span<const KvFormat> formats) {
@@ -29,13 +34,11 @@ std::vector<Choice> worthwhile(const StoredItem& item, std::span<const KvFormat>
   std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
     return a.bytes != b.bytes ? a.bytes > b.bytes : a.cost < b.cost;
   });
-  const auto price = [](const Choice& from, const Choice& to) {
-    return (to.cost - from.cost) / (from.bytes - to.bytes);
-  };
   std::vector<Choice> hull;
   for (const Choice& next : choices) {
     if (!hull.empty() && next.bytes == hull.back().bytes) continue;
-    while (hull.size() > 1 && price(hull[hull.size() - 2], hull.back()) >= price(hull.back(), next))
+    while (hull.size() > 1 &&
+           price_of(hull[hull.size() - 2], hull.back()) >= price_of(hull.back(), next))
       hull.pop_back();
     hull.push_back(next);
   }
@@ -108,7 +111,7 @@ std::vector<Allocation> allocations(std::span<const StoredItem> items,
   struct Step {
     std::size_t item;
     Choice from, to;
-    double price() const { return (to.cost - from.cost) / (from.bytes - to.bytes); }
+    double price() const { return price_of(from, to); }
   };
   std::vector<Step> steps;
   double all = 0;
@@ -149,8 +152,7 @@ std::vector<Allocation> allocations_by_ends(std::span<const StoredItem> items,
   std::set<double> prices = {0, std::numeric_limits<double>::max() / 1e100};
   for (const StoredItem& item : items) {
     const auto hull = worthwhile(item, formats);
-    for (std::size_t c = 1; c < hull.size(); ++c)
-      prices.insert((hull[c].cost - hull[c - 1].cost) / (hull[c - 1].bytes - hull[c].bytes));
+    for (std::size_t c = 1; c < hull.size(); ++c) prices.insert(price_of(hull[c - 1], hull[c]));
   }
   std::vector<Allocation> all;
   for (const double price : prices) {

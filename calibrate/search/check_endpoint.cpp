@@ -335,6 +335,9 @@ std::optional<double> EndpointGate::expected_share(std::int64_t prompt,
   }
 }
 
+/// Tokens that a request generates at least while its server is looked at.
+constexpr std::int64_t kProbeTokens = 64;
+
 /// Looks at both servers while each answers the longest prompt once more, at length.
 ServedRun EndpointGate::observe() const {
   ServedRun run;
@@ -366,7 +369,6 @@ ServedRun EndpointGate::observe() const {
       format_sign(full_facts.value_or(MetricFacts{}), compressed_facts.value_or(MetricFacts{})));
   std::optional<double> full_held, compressed_held;
   ServedPrompt probe = *longest;
-  constexpr std::int64_t kProbeTokens = 64;
   probe.max_new = std::max(probe.max_new, kProbeTokens);
   if (full_facts && compressed_facts && full_facts->unit == compressed_facts->unit) {
     full.load({&probe, 1}, full_held);
@@ -382,7 +384,7 @@ ServedRun EndpointGate::observe() const {
       std::vector<ServedPrompt> prompts;
       for (std::int64_t i = 0; i < at_a_time; ++i) {
         prompts.push_back(sent_[static_cast<std::size_t>(i) % sent_.size()]);
-        prompts.back().max_new = std::max<std::int64_t>(prompts.back().max_new, 64);
+        prompts.back().max_new = std::max(prompts.back().max_new, kProbeTokens);
         tokens += std::ssize(prompts.back().tokens) + prompts.back().max_new;
       }
       if (check_.endpoint.most_tokens > 0 && tokens > check_.endpoint.most_tokens) return;

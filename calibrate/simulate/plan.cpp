@@ -207,11 +207,12 @@ Plan make_plan(const Policy& policy, const PromptFacts& facts, const capture::Se
                        std::vector<std::uint8_t>(static_cast<std::size_t>(config.n_kv_heads), 0));
   for (const auto& part : policy.parts) planner_for(part).cut(draft);
   const std::vector<KvFormats> formats = formats_of(policy, config.n_layers);
-  if (const auto* precision = part_of_type<Precision>(policy))
+  if (const auto* precision = part_of_type<Precision>(policy)) {
     draft.plan.fp8_queries = precision->fp8_queries;
+    draft.plan.scales = precision->scales;
+  }
   const auto plain = [](const KvFormats& layer) { return layer.plain(); };
   if (!std::all_of(formats.begin(), formats.end(), plain)) draft.plan.formats = formats;
-  if (const auto* part = part_of_type<Precision>(policy)) draft.plan.scales = part->scales;
   // Layers that share keys are read together: either all from copies or none.
   for (std::int64_t layer = 0; layer < config.n_layers && !draft.plan.formats.empty(); ++layer)
     if (draft.plan.pod || !plain(formats[layer])) draft.copy_layer(layer);
