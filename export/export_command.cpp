@@ -4,12 +4,14 @@
 #include <iostream>
 #include <memory>
 
+#include "analyzer/config/cache_card.hpp"
 #include "base/error.hpp"
 #include "base/interrupt.hpp"
 #include "base/json_text.hpp"
 #include "base/options.hpp"
 #include "base/plain_text.hpp"
 #include "base/whole_file.hpp"
+#include "calibrate/rules/policy_reports.hpp"
 #include "export/commands.hpp"
 #include "export/exporters.hpp"
 #include "export/importers.hpp"
@@ -155,6 +157,15 @@ std::vector<std::string> wanted_runtimes(const Options& options) {
   return names;
 }
 
+/// The windows of the model's own. Empty where the configuration leaves sizes to its code.
+std::vector<std::int64_t> windows_in(const std::string& config) try {
+  std::vector<std::int64_t> windows;
+  for (const auto& layer : model::read_cache_card(config).layers) windows.push_back(layer.tokens);
+  return calibrate::own_windows(windows);
+} catch (const Error&) {
+  return {};
+}
+
 /// Reads config.json into the request, and returns the model that it describes.
 calibrate::ModelInfo read_config(Options& options) {
   const auto text = read_text_file(options.config, kLargestConfig);
@@ -163,13 +174,14 @@ calibrate::ModelInfo read_config(Options& options) {
     auto model = importing::model_of_config(*options.request.config);
     if (model.architecture.empty())
       fail(ErrorCode::unreadable, "'model_type' is missing: expected a checkpoint's config.json");
+    model.windows = windows_in(options.config);
     return model;
   });
 }
 
 /// The document of a policy that was given as text, such as lagkv:lag=128.
-calibrate::Document inline_document(const std::string& text,
-                                    const std::optional<calibrate::ModelInfo>& model) {
+calibrate::Document document_of_text(const std::string& text,
+                                     const std::optional<calibrate::ModelInfo>& model) {
   const auto policy = calibrate::parse_policy(text);
   if (!model)
     fail(ErrorCode::usage, quoted(text, 400),
@@ -178,16 +190,7 @@ calibrate::Document inline_document(const std::string& text,
     fail(ErrorCode::usage,
          "config.json leaves num_hidden_layers, num_attention_heads or head_dim to "
          "its code: a policy as text needs them");
-  calibrate::Document document;
-  document.model = *model;
-  document.kv_bits = policy.kv_bits;
-  document.kv_residual = policy.kv_residual;
-  for (const auto& part : policy.parts) {
-    const auto section = calibrate::section_name(part);
-    document.sections[section] = calibrate::section_of(part);
-    if (policy.parts.size() > 1) document.compose.push_back(section);
-  }
-  return document;
+  return calibrate::document_of(policy, *model);
 }
 
 /// Error(usage) if config.json describes another model. Numbers that it does not give are not
@@ -224,7 +227,7 @@ exporting::ScalesRequest scales_of(const Options& options) {
 calibrate::Document open_document(const Options& options,
                                   const std::optional<calibrate::ModelInfo>& model) {
   if (!options.policy.ends_with(".json") && !fs::exists(options.policy))
-    return inline_document(options.policy, model);
+    return document_of_text(options.policy, model);
   auto document = calibrate::read_document(options.policy);
   if (model) require_same_model(*model, document.model, options.config);
   return document;

@@ -50,9 +50,6 @@ std::vector<bool> layers_to_trim(const PartRequest& request) {
            recent, " would narrow, and vLLM frees it by itself: leave the layer full");
     layers[l] = lazy[l] != 0 && window == 0;
   }
-  if (std::find(layers.begin(), layers.end(), true) == layers.end())
-    fail(ErrorCode::usage, "the policy trims no layer, so there is nothing to tell ",
-         request.runtime.title);
   return layers;
 }
 
@@ -230,15 +227,20 @@ struct CutsOfLayers {
 json cuts_of(const PartRequest& request) {
   json out = json::array();
   std::vector<json> cuts;
+  const auto& windows = request.document.model.windows;
   // Lazy layers stand before what selects in the others.
   for (const auto& part : request.theirs.policy.parts) {
     PartRequest of_part = request;
     of_part.part = part;
     const auto more = std::visit(CutsOfLayers{of_part}, part);
     cuts.resize(more.size());
+    const bool selects = calibrate::traits_of(part).kind == calibrate::PartKind::selects;
     for (std::size_t l = 0; l < cuts.size(); ++l)
-      if (cuts[l].is_null()) cuts[l] = more[l];
+      if (cuts[l].is_null() && !(selects && !windows.empty() && windows[l] > 0)) cuts[l] = more[l];
   }
+  if (std::all_of(cuts.begin(), cuts.end(), [](const json& cut) { return cut.is_null(); }))
+    fail(ErrorCode::usage, "the policy cuts no layer, so there is nothing to tell ",
+         request.runtime.title);
   std::vector<json> kinds;
   for (std::size_t l = 0; l < cuts.size(); ++l) {
     if (cuts[l].is_null()) continue;

@@ -452,8 +452,8 @@ void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others
   InspectOptions& o = *options;
   add_option(
       *command, "file", *path, "FILE",
-      "GGUF file, Hugging Face folder or config.json, org/name of its cache, profile, or policy "
-      "document")
+      "GGUF file, Hugging Face folder or config.json, org/name of its cache, profile, policy "
+      "document, or policy as text, of the model that --model names")
       ->required();
   command->add_flag("--json", o.as_json, "print JSON");
   constexpr std::int64_t kMostTokens = std::int64_t{1} << 27;
@@ -469,9 +469,8 @@ void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others
       "memory for weights and cache, such as 24GiB: says the greatest batch and context in it");
   add_option(*command, "--weights", o.weights, "SIZE",
              "size of the weights, such as 13GiB, where it is not that of the files");
-  auto* model = add_option(*command, "-m,--model", o.model, "PATH",
-                           "for a policy: the model whose weights are counted");
-  command->get_option("--weights")->excludes(model);
+  add_option(*command, "-m,--model", o.model, "PATH",
+             "for a policy: the model whose weights are counted, or that a policy as text is of");
   add_option(*command, "--as", o.runtime, "RUNTIME",
              "count the cache as this runtime lays it out, in its blocks and pools");
   command->option_defaults()->group("Options");
@@ -485,7 +484,9 @@ void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others
       "  kvatlas inspect ./Llama-3.1-8B --json\n"
       "  kvatlas inspect MODEL.gguf --context 32768 --as llama.cpp\n"
       "  kvatlas inspect p.h5\n"
-      "  kvatlas inspect policy.json --context 32768 --batch 8 --memory 24GiB --model M");
+      "  kvatlas inspect policy.json --context 32768 --batch 8 --memory 24GiB --model M\n"
+      "  kvatlas inspect snapkv:budget=1024 --model M --context 32768 --new-tokens 512 --as vllm "
+      "--memory 40GiB");
   command->callback([=] { inspect(*path, *options, others, bytes_of); });
 }
 

@@ -76,10 +76,15 @@ Table total_table(const BytesAnswer& answer) {
     table.columns.push_back("context that fits");
   }
   const double full = answer.policies.front().cache.total();
+  const bool is_read_whole = answer.policies.front().read_bytes.has_value();
+  if (is_read_whole) table.columns.insert(table.columns.begin() + 1, "while its prompt is read");
   for (const auto& policy : answer.policies) {
     const double bytes = policy.cache.total();
     table.rows.push_back({printable(policy.name), bytes_text(bytes), percent_text(bytes / full),
                           bytes_text(needed(policy, question))});
+    if (is_read_whole)
+      table.rows.back().insert(table.rows.back().begin() + 1,
+                               bytes_text(policy.read_bytes.value()));
     if (question.memory <= 0) continue;
     table.rows.back().push_back(str(policy.room.batch));
     table.rows.back().push_back(policy.room.context >= kMostContext ? "any"
@@ -97,7 +102,8 @@ BytesAnswer policy_bytes(const Document& document, const BytesQuestion& question
   const auto add = [&](std::string name, const Policy& policy, std::optional<LazyRates> rates) {
     CacheLoad own = load;
     own.lazy_rates = std::move(rates);
-    PolicyBytes row{std::move(name), cache_bytes(policy, own), {}};
+    PolicyBytes row{std::move(name), cache_bytes(policy, own)};
+    if (own.runtime && own.runtime->moves_rows) row.read_bytes = bytes_while_read(policy, own);
     if (question.memory > 0) row.room = greatest(policy, own, room, question.batch);
     if (row.cache.by_input && !own.lazy_rates)
       answer.notes.push_back(row.name +
@@ -128,6 +134,10 @@ BytesAnswer policy_bytes(const Document& document, const BytesQuestion& question
   if (!document.model.layer_numbers.empty())
     answer.notes.emplace_back(
         "layers without attention hold a state of fixed size a sequence, which is not counted");
+  if (question.memory > 0 && answer.policies.front().read_bytes)
+    answer.notes.emplace_back(
+        "a prompt is held whole until it is read and cut: of the sequences that fit, one is being "
+        "read and the others are at their ends");
   if (question.memory > 0 && room <= 0)
     answer.notes.push_back(str("the weights alone, ", bytes_text(question.weights),
                                ", take more than the ", bytes_text(question.memory)));
@@ -155,6 +165,7 @@ json bytes_json(const BytesAnswer& answer) {
                 {"by_input", policy.cache.by_input},
                 {"sequence_bytes", count_json(policy.cache.total())},
                 {"all_bytes", count_json(needed(policy, question))}};
+    if (policy.read_bytes) row["read_bytes"] = count_json(*policy.read_bytes);
     if (question.memory > 0) {
       row["greatest_batch"] = policy.room.batch;
       row["greatest_context"] = policy.room.context;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,9 @@ struct BytesQuestion {
 /// A row of the table, whose first row is the full cache.
 struct PolicyBytes {
   std::string name;
-  CacheBytes cache;  // of one sequence
-  Room room;         // only if the memory is given
+  CacheBytes cache;                        // of one sequence
+  std::optional<double> read_bytes = {};  // while its prompt is read, where all of it is held then
+  Room room = {};                         // only if the memory is given
 };
 struct BytesAnswer {
   BytesQuestion question;

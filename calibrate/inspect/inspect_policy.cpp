@@ -5,6 +5,7 @@
 #include <memory>
 #include <numeric>
 
+#include "analyzer/config/cache_card.hpp"
 #include "analyzer/model/model_file.hpp"
 #include "analyzer/profile/model_text.hpp"
 #include "base/bytes.hpp"
@@ -15,6 +16,7 @@
 #include "calibrate/inspect/inspect_bytes.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy.hpp"
+#include "calibrate/rules/policy_reports.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -220,14 +222,56 @@ void print_document(const Document& document) {
                       ", of which not all is known here");
 }
 
-/// Whether the file begins as a policy document does, as JSON.
-bool is_policy_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  char first = 0;
-  return file >> first && first == '{';
+/// Whether it is a policy as text, and no file.
+bool is_policy_text(const std::string& path) try {
+  if (path.ends_with(".json") || std::filesystem::exists(path)) return false;
+  parse_policy(path);
+  return true;
+} catch (const Error&) {
+  return false;
 }
 
-BytesQuestion settled(const InspectOptions& o, const Document& document) {
+/// Whether it is one, or a file that begins as a policy document does, as JSON.
+bool is_policy(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char first = 0;
+  return (file >> first && first == '{') || is_policy_text(path);
+}
+
+/// The model by its header alone.
+ModelInfo model_of(const std::string& path) {
+  const model::CacheCard card = model::read_cache_card(path);
+  ModelInfo out;
+  out.name = card.name;
+  out.architecture = card.architecture;
+  const auto& first = card.layers.front();
+  for (const auto& layer : card.layers) {
+    if (layer.values_per_token() != 2 * first.kv_heads * first.key_dim)
+      fail(ErrorCode::usage,
+           "a policy as text is counted for models whose layers all hold a key and "
+           "a value for as many heads: ",
+           printable(path), " has others");
+    out.windows.push_back(layer.tokens);
+  }
+  out.layers = std::ssize(card.layers);
+  out.heads = card.heads;
+  out.kv_heads = first.kv_heads;
+  out.head_dim = first.key_dim;
+  out.windows = own_windows(out.windows);
+  return out;
+}
+
+Document document_at(const std::string& path, const InspectOptions& o) {
+  if (!is_policy_text(path)) return read_document(path);
+  if (o.model.empty() || o.context == 0)
+    fail(
+        ErrorCode::usage, quoted(path, 200),
+        " is a policy as text: give the model with --model and the prompt's tokens with --context, "
+        "and its memory is counted");
+  return document_of(parse_policy(path), model_of(o.model));
+}
+
+BytesQuestion settled(const InspectOptions& o, const Document& document, bool is_text) {
   BytesQuestion question;
   question.context = o.context;
   question.new_tokens = o.new_tokens;
@@ -235,7 +279,11 @@ BytesQuestion settled(const InspectOptions& o, const Document& document) {
   question.runtime = o.runtime;
   if (!o.weights.empty()) question.weights = static_cast<double>(parse_bytes(o.weights));
   if (!o.memory.empty()) question.memory = static_cast<double>(parse_bytes(o.memory));
-  if (!o.model.empty()) {
+  if (!is_text && !o.weights.empty() && !o.model.empty())
+    fail(ErrorCode::usage, "--model says what the weights take, and so does --weights: give one");
+  if (is_text && o.weights.empty()) {
+    question.weights = static_cast<double>(model::read_cache_card(o.model).weight_bytes);
+  } else if (!is_text && !o.model.empty()) {
     const auto model = model::ModelFile::open(o.model);
     if (model->config().n_layers != document.model.layers ||
         model->config().n_kv_heads != document.model.kv_heads)
@@ -248,7 +296,7 @@ BytesQuestion settled(const InspectOptions& o, const Document& document) {
 }
 
 void inspect_policy(const std::string& path, const InspectOptions& o) {
-  const Document document = read_document(path);
+  const Document document = document_at(path, o);
   if (o.context == 0) {
     if (o.as_json)
       std::cout << document_text(document);
@@ -256,7 +304,7 @@ void inspect_policy(const std::string& path, const InspectOptions& o) {
       print_document(document);
     return;
   }
-  const BytesAnswer answer = policy_bytes(document, settled(o, document));
+  const BytesAnswer answer = policy_bytes(document, settled(o, document, is_policy_text(path)));
   if (o.as_json) {
     std::cout << canonical_json(bytes_json(answer));
     return;
@@ -267,6 +315,6 @@ void inspect_policy(const std::string& path, const InspectOptions& o) {
 
 }  // namespace
 
-InspectedKind inspected_policies() { return {is_policy_file, inspect_policy}; }
+InspectedKind inspected_policies() { return {is_policy, inspect_policy}; }
 
 }  // namespace kvatlas::calibrate

@@ -273,6 +273,19 @@ std::string document_text(const Document& document) {
   }
 }
 
+Document document_of(const Policy& policy, ModelInfo model) {
+  Document document;
+  document.model = std::move(model);
+  document.kv_bits = policy.kv_bits;
+  document.kv_residual = policy.kv_residual;
+  for (const auto& part : policy.parts) {
+    const auto section = section_name(part);
+    document.sections[section] = section_of(part);
+    if (policy.parts.size() > 1) document.compose.push_back(section);
+  }
+  return document;
+}
+
 Document parse_document(std::string_view text) {
   if (text.size() > kLargestDocument)
     fail(ErrorCode::unreadable, "a policy document of ", text.size(), " bytes, expected at most ",

@@ -486,6 +486,8 @@ std::string canonical_json(const nlohmann::json& json);
 /// as a list that is not as long as the model has layers. A newer major version is refused by its
 /// name; members of a newer minor version are kept.
 Document parse_document(std::string_view text);
+/// Of a policy that was given as text.
+Document document_of(const Policy& policy, ModelInfo model);
 Document read_document(const std::filesystem::path& path);
 /// Replaces an existing file only if `force` is true. The file is there as a whole or not at all.
 void write_document(const Document& document, const std::filesystem::path& path, bool force);

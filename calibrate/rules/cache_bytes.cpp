@@ -40,8 +40,11 @@ class Accounting {
   }
 
   CacheBytes count() {
+    const auto all = held_;
     for (const auto& part : policy_.parts) std::visit(*this, part);
+    if (load_.before_cut) held_ = all;
     bound_by_windows();
+    if (load_.before_cut) return in_bytes();
     for (const auto& part : policy_.parts)
       if (const auto* keep = kept_window(part)) blend_windows(*keep);
     return in_bytes();
@@ -272,8 +275,10 @@ class Accounting {
   void bound_by_windows() {
     for (std::size_t l = 0; l < held_.size(); ++l) {
       const auto room = static_cast<double>(held_at(l));
-      for (auto& head : held_[l]) {
-        const bool selected = head.tokens() < static_cast<double>(all_tokens());
+      for (std::size_t g = 0; g < held_[l].size(); ++g) {
+        Held& head = held_[l][g];
+        const bool selected =
+            trimmed_[l][g] < 1 && head.tokens() < static_cast<double>(all_tokens());
         by_input_ = by_input_ || (selected && held_at(l) < all_tokens());
         head.generated = std::min(head.generated, room);
         head.prompt = std::min(head.prompt, room - head.generated);
@@ -590,14 +595,27 @@ std::optional<LazyRates> lazy_rates_of(const Document& document, const Policy& p
   return rates;
 }
 
+double bytes_while_read(const Policy& policy, CacheLoad load) {
+  load.new_tokens = 0;
+  load.before_cut = true;
+  return cache_bytes(policy, load).total();
+}
+
 Room greatest(const Policy& policy, const CacheLoad& load, double memory_bytes,
               std::int64_t batch) {
   Room room;
-  room.batch = sequences_in(memory_bytes, cache_bytes(policy, load).total());
+  const auto sizes = [&](const CacheLoad& at) -> std::pair<double, double> {
+    const double end = cache_bytes(policy, at).total();
+    const bool whole = at.runtime && at.runtime->moves_rows;
+    return {end, whole ? std::max(end, bytes_while_read(policy, at)) : end};
+  };
+  const auto [end, most] = sizes(load);
+  room.batch = most > memory_bytes ? 0 : sequences_in(memory_bytes - (most - end), end);
   const auto fits = [&](std::int64_t prompt) {
     CacheLoad at = load;
     at.prompt = prompt;
-    return cache_bytes(policy, at).total() * static_cast<double>(batch) <= memory_bytes;
+    const auto [at_end, at_most] = sizes(at);
+    return at_most + at_end * static_cast<double>(batch - 1) <= memory_bytes;
   };
   // What a policy keeps grows with the prompt, but for LagKV's cuts, which make it dip by less
   // than a partition: the search is right to that.

@@ -29,6 +29,7 @@ struct CacheLoad {
   /// Of a PoD without blocks: the share of each layer's KV heads whose distant keys are dropped.
   std::vector<double> keys_dropped = {};
   const Runtime* runtime = nullptr;  // whose blocks and pools it lies in; none: as many as needed
+  bool before_cut = false;           // the prompt is read, and nothing is dropped yet
 };
 
 struct LayerBytes {
@@ -51,7 +52,11 @@ double kv_ratio(const Part& part, const CacheShape& shape, std::int64_t prompt);
 /// the policy does not decide by the input.
 std::optional<LazyRates> lazy_rates_of(const Document& document, const Policy& policy);
 
-/// How much of a policy fits beside the weights.
+/// What a sequence holds while its prompt is read, in a runtime that holds all of it until then.
+double bytes_while_read(const Policy& policy, CacheLoad load);
+
+/// How much of a policy fits beside the weights. In a runtime that holds whole prompts while they
+/// are read, one of the sequences is read and the others are at their ends.
 struct Room {
   std::int64_t batch = 0;    // sequences of the load
   std::int64_t context = 0;  // prompt tokens of so many sequences

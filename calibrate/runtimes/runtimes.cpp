@@ -207,6 +207,27 @@ void bend(RuntimePolicy& theirs, const Runtime& runtime, const ModelInfo& model)
     theirs.changes.emplace_back("attention is masked, and the memory is not freed");
 }
 
+/// The selection is made in the layers that see all tokens. The others are named as lazy ones that
+/// keep what the model lets them see.
+void select_beside_windows(RuntimePolicy& theirs, const Runtime& runtime, const ModelInfo& model) {
+  std::vector<Part>& parts = theirs.policy.parts;
+  const bool has_windows = std::any_of(model.windows.begin(), model.windows.end(),
+                                       [](const auto window) { return window > 0; });
+  if (!has_windows || !runtime.selects_beside_windows ||
+      traits_of(parts.back()).kind != PartKind::selects)
+    return;
+  if (parts.size() > 1)
+    fail(ErrorCode::usage, runtime.title, " cannot run '", policy_text(theirs.policy),
+         "': layers with windows of the model's own stay as they are under a selection, and lazy "
+         "layers beside it would have another window");
+  SimLayerKv windows{.keep = {0, *std::max_element(model.windows.begin(), model.windows.end())},
+                     .fixed = LazyHeads()};
+  for (const auto window : model.windows)
+    windows.fixed->push_back({static_cast<std::uint8_t>(window > 0)});
+  parts.insert(parts.begin(), std::move(windows));
+  theirs.changes.emplace_back("layers with a window of the model's own stay as they are");
+}
+
 }  // namespace
 
 const char* form_name(Form form) { return kForms[static_cast<std::size_t>(form)].text; }
@@ -392,6 +413,7 @@ RuntimePolicy as_runtime_behaves(const Policy& policy, std::string_view name,
     bent.push_back(std::move(theirs.policy.parts.front()));
     theirs.policy.parts = std::move(bent);
   }
+  select_beside_windows(theirs, runtime, model);
   const auto note = runtime.notes.find(model.architecture);
   if (by_architecture && note != runtime.notes.end())
     theirs.changes.push_back(str(runtime.title, " on ", note->first, ": ", note->second));

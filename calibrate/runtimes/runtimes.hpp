@@ -137,6 +137,8 @@ struct Runtime {
   bool moves_rows = false;
   /// Layers with a window of the model's own hold all tokens there, not their window alone.
   bool keeps_windows_whole = false;
+  /// Layers with a window of the model's own stay as they are under a selection.
+  bool selects_beside_windows = false;
   Bend bend = bend_window;
 
   const Expression& form(Form form) const;

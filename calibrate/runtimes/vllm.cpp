@@ -15,7 +15,7 @@ constexpr std::int64_t kBlockTokens = 32;
 constexpr std::int64_t kBlockTokensOfFormats = 64;
 
 /// A selection is made from keys, values and queries as vLLM's attention has them.
-void require_scores(const Part& part, const ModelInfo& model) {
+void require_scores(const Part& part) {
   if (std::holds_alternative<CriticalKv>(part))
     fail(ErrorCode::usage, "its scores need the output projection, which attention does not see");
   if (std::holds_alternative<ExpectedAttention>(part))
@@ -27,9 +27,13 @@ void require_scores(const Part& part, const ModelInfo& model) {
          " the number of tokens kept depends on the prompt's text, and vLLM's "
          "scheduler does not see it: chunk=",
          2 * chunks->select.window + 1, " is the most");
-  if (const auto own = std::find_if(model.windows.begin(), model.windows.end(),
-                                    [](const auto window) { return window > 0; });
-      own != model.windows.end())
+}
+
+/// vLLM knows a window of the model's own by the places of tokens, which lazy heads change.
+void require_no_windows(const ModelInfo& model) {
+  const auto own = std::find_if(model.windows.begin(), model.windows.end(),
+                                [](const auto window) { return window > 0; });
+  if (own != model.windows.end())
     fail(ErrorCode::usage, "layer ", own - model.windows.begin(),
          " has a window of the model's own, of ", *own,
          " tokens, and vLLM knows windows by the places of tokens, which this policy changes");
@@ -75,14 +79,17 @@ Runtime vllm() {
   r.equal_groups = true;
   r.moves_rows = true;
   r.composes = true;
+  r.selects_beside_windows = true;
   r.bend = [](RuntimePolicy& theirs, const Losses&, const ModelInfo& model) {
     set(theirs, theirs.policy.masks_prefill, false, "the prompt sees all of itself");
     const Part& part = theirs.policy.parts.front();
     const Form form = form_of(part).value();
     if (form == Form::lazy_layers) return;
-    if (form == Form::lazy_heads)
+    if (form == Form::lazy_heads) {
       set(theirs, theirs.policy.rolling, false, "what is generated is kept");
-    require_scores(part, model);
+      require_no_windows(model);
+    }
+    require_scores(part);
     if (form == Form::dynamickv || form == Form::headkv) require_budgets(part);
   };
   return r;

@@ -251,7 +251,7 @@ TEST(ExportVllm, LayersOfThePolicyAndOfTheModel) {
   EXPECT_THAT(exported(document, "vllm"), HasSubstr("layers: [1, 3]"));
   document.model.windows = {257, 0, 256, 0};
   EXPECT_THAT(refusal(document, "vllm"), HasSubstr("layer 0 has a window of the model's own"));
-  EXPECT_THAT(refusal(lazy_document("llama", {0, 0}), "vllm"), HasSubstr("trims no layer"));
+  EXPECT_THAT(refusal(lazy_document("llama", {0, 0}), "vllm"), HasSubstr("cuts no layer"));
 }
 
 TEST(ExportWindows, NothingToDo) {

@@ -14,8 +14,10 @@ namespace kvatlas::calibrate {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 using testing_support::run_kvatlas;
 
 class InspectPolicy : public testing::Test {
@@ -102,6 +104,39 @@ TEST_F(InspectPolicy, MemoryOfManyPoliciesFitsATerminal) {
   EXPECT_EQ(shown.status, 0) << shown.err;
   std::istringstream lines(shown.out);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+}
+
+/// Of the model that --model names, by its header; vLLM holds a prompt whole until it is cut.
+TEST_F(InspectPolicy, PolicyAsText) {
+  std::ofstream(path_) << R"({"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 128,
+      "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 256})";
+  const std::string text = "snapkv:budget=64";
+  auto shown = run_kvatlas({"inspect", text, "--model", path_, "--context", "960", "--as", "vllm",
+                            "--memory", "10MiB", "--weights", "1MiB"});
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_THAT(shown.out, ContainsRegex("policy +while its +a sequence .*\n +prompt is read"));
+  // 960 tokens of 1 KiB in four layers; beside such a prompt 9 MiB hold 129 times 64 tokens.
+  EXPECT_THAT(shown.out, ContainsRegex("full +960 KiB +960 KiB +100.0 % +1.9 MiB +9 "));
+  EXPECT_THAT(shown.out,
+              ContainsRegex("snapkv:budget=64 +960 KiB +64.0 KiB +6.7 % +1.1 MiB +130 "));
+  EXPECT_THAT(shown.err, HasSubstr("one is being read and the others are at their ends"));
+  shown = run_kvatlas({"inspect", text, "--model", path_, "--context", "960"});
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_THAT(shown.out, Not(HasSubstr("while its prompt is read")));
+  for (const auto& given : {std::vector<std::string>{"inspect", text},
+                            {"inspect", text, "--context", "960"},
+                            {"inspect", text, "--model", path_}}) {
+    shown = run_kvatlas(given);
+    EXPECT_EQ(shown.status, 2);
+    EXPECT_THAT(shown.err, AnyOf(HasSubstr("give the model with --model and the prompt's tokens"),
+                                 HasSubstr("memory is of prompts of a length")));
+  }
+  std::ofstream(path_) << R"({"model_type": "deepseek_v3", "num_hidden_layers": 4,
+      "hidden_size": 128, "num_attention_heads": 4, "kv_lora_rank": 16, "qk_rope_head_dim": 8,
+      "qk_nope_head_dim": 8, "v_head_dim": 8, "vocab_size": 256})";
+  shown = run_kvatlas({"inspect", text, "--model", path_, "--context", "960"});
+  EXPECT_EQ(shown.status, 2);
+  EXPECT_THAT(shown.err, HasSubstr("layers all hold a key and a value"));
 }
 
 TEST_F(InspectPolicy, Json) {

@@ -492,6 +492,25 @@ TEST(CacheBytes, GreatestBatchAndContext) {
             kMostContext);
 }
 
+/// vLLM holds all of a prompt until it is read: of the sequences that fit, one is being read.
+TEST(CacheBytes, GreatestBatchWherePromptsAreHeldWhole) {
+  const Policy policy = parse_policy("streaming:recent=60");
+  CacheLoad load = load_of(960);
+  load.runtime = &runtime_named("vllm");
+  EXPECT_EQ(cache_bytes(policy, load).total(), kRow * 8 * 64);
+  EXPECT_EQ(bytes_while_read(policy, load), kRow * 8 * 960);
+  load.new_tokens = 40;
+  EXPECT_EQ(bytes_while_read(policy, load), kRow * 8 * 960);
+  load.new_tokens = 0;
+  EXPECT_EQ(greatest(policy, load, kRow * 8 * (960 + 3 * 64), 1).batch, 4);
+  EXPECT_EQ(greatest(policy, load, kRow * 8 * (960 + 3 * 64) - 1, 1).batch, 3);
+  EXPECT_EQ(greatest(policy, load, kRow * 8 * 960 - 1, 1).batch, 0);
+  EXPECT_EQ(greatest(policy, load, kRow * 8 * (1024 + 64), 2).context, 1024);
+  // A window of the model's own is freed while the prompt is read.
+  load.shape.windows = {96, 96, 96, 96, 96, 96, 96, 0};
+  EXPECT_LT(bytes_while_read(policy, load), kRow * (960 + 7 * 200));
+}
+
 TEST(CacheBytes, RefusesAnotherModel) {
   EXPECT_THAT(testing_support::error_of([] {
                 cache_bytes(lazy_policy({1, 0}), load_of(100));

@@ -165,14 +165,22 @@ TEST(Runtimes, VllmRunsThePolicyItself) {
   const auto kept = as_runtime_behaves(heads, "vllm", model_of("llama"));
   EXPECT_FALSE(kept.policy.rolling);
   EXPECT_THAT(kept.changes, ElementsAre("what is generated is kept"));
+  // Layers with windows of the model's own stay as they are, beside a selection alone.
   ModelInfo windows = model_of("gemma3");
-  windows.windows = {0, 512, 0, 0};
-  try {
-    as_runtime_behaves(parse_policy("tova"), "vllm", windows);
-    ADD_FAILURE() << "a selection in windows of the model's own was taken";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("layer 1 has a window of the model's own, of 512"));
-  }
+  windows.windows = {0, 512, 0, 256};
+  const auto beside = as_runtime_behaves(parse_policy("tova"), "vllm", windows);
+  ASSERT_THAT(beside.policy.parts, SizeIs(2));
+  const auto& own = std::get<SimLayerKv>(beside.policy.parts[0]);
+  EXPECT_EQ(own.fixed, (LazyHeads{{0}, {1}, {0}, {1}}));
+  EXPECT_EQ(own.keep.initial, 0);
+  EXPECT_EQ(own.keep.recent, 512);
+  EXPECT_THAT(beside.changes,
+              ElementsAre("layers with a window of the model's own stay as they are"));
+  composed.parts = {lazy_layers().parts[0], Tova{}};
+  EXPECT_THAT(error_of([&] { as_runtime_behaves(composed, "vllm", windows); }),
+              HasSubstr("lazy layers beside it would have another window"));
+  EXPECT_THAT(error_of([&] { as_runtime_behaves(lazy_heads(), "vllm", windows); }),
+              HasSubstr("layer 1 has a window of the model's own, of 512"));
   Policy rolling = lazy_layers();
   rolling.rolling = true;
   EXPECT_TRUE(as_runtime_behaves(rolling, "vllm", model_of("llama")).policy.rolling);
