@@ -158,6 +158,46 @@ TEST(Sources, HDF5ReadsNothing) {
   EXPECT_THAT(found, IsEmpty());
 }
 
+/// The types that a text defines in a namespace with a name, each with its whole name.
+std::vector<std::string> types_of(const std::string& text) {
+  static const std::regex opened("namespace ([\\w:]*) ?\\{.*");
+  static const std::regex defined(
+      "(?:template <.*> )?(?:struct|class|enum class) (\\w+)(?![\\w:;]).*");
+  std::vector<std::string> namespaces, found;
+  std::istringstream lines(text);
+  std::smatch match;
+  for (std::string line; std::getline(lines, line);) {
+    if (std::regex_match(line, match, opened)) {
+      namespaces.push_back(match[1]);
+    } else if (line.rfind("}  // namespace", 0) == 0 && !namespaces.empty()) {
+      namespaces.pop_back();
+    } else if (std::regex_match(line, match, defined) &&
+               !std::count(namespaces.begin(), namespaces.end(), "")) {
+      std::string name;
+      for (const auto& part : namespaces) name += part + "::";
+      found.push_back(name + match[1].str());
+    }
+  }
+  return found;
+}
+
+/// Two types of one name are one type to the linker, which takes the functions of either for both.
+TEST(Sources, DefineEachTypeOnce) {
+  EXPECT_THAT(types_of("namespace a::b {\nstruct C;\nstruct D : C {\n};\nstruct D::E {\n"
+                       "namespace {\nclass F {\n};\n}  // namespace\nenum class G { x };\n"),
+              ElementsAre("a::b::D", "a::b::G"));
+  std::map<std::string, std::string> where;
+  std::vector<std::string> twice;
+  for (const auto& file : project_sources({".cpp", ".hpp"})) {
+    if (file.rfind("tests/", 0) == 0) continue;
+    for (const auto& type : types_of(read(file)))
+      if (const auto [known, fresh] = where.emplace(type, file); !fresh)
+        twice.push_back(type + ": " + known->second + " and " + file);
+  }
+  EXPECT_GT(where.size(), 500U);
+  EXPECT_THAT(twice, IsEmpty());
+}
+
 /// What docs/security.md promises: no shell, no other program, no network; code is loaded, and the
 /// program started again, in the places named here alone.
 TEST(Sources, StartNothingAndLoadNothing) {
