@@ -245,6 +245,7 @@ def random_model(kind: str) -> Path:
         "eos_token_id": 2,
     }
     own = {
+        "GptOss": {"sliding_window": 48, "num_local_experts": 4, "num_experts_per_tok": 2},
         "Gemma2": {"sliding_window": 48, "query_pre_attn_scalar": 32, "tie_word_embeddings": True},
         "Gemma3": {"sliding_window": 48, "query_pre_attn_scalar": 32, "tie_word_embeddings": True},
         "Mistral": {"sliding_window": None},
@@ -286,14 +287,14 @@ class Architectures(unittest.TestCase):
         self.assertEqual(served, evaluated(model, policy, prompts, 50))
         self.assertNotEqual(served, evaluated(model, "streaming:recent=9999", prompts, 50))
 
-    def check_selections(self, kind: str, policies: tuple[str, ...]):
+    def check_selections(self, kind: str, policies: tuple[str, ...], *computed_with):
         model = random_model(kind)
         prompts = random_prompts(random.Random(kind), [150, 77, 301, 40, 64, 5])
         for policy in policies:
             for options in ({}, {"max_num_batched_tokens": 96, "enable_prefix_caching": False}):
                 file = arguments(exported_text(policy, model))
                 with self.subTest(f"{kind} {policy} {options}"), engine(model, **file, **options, skip_tokenizer_init=True) as llm:
-                    self.assertEqual(generate(llm, prompts, 50), evaluated(model, policy, prompts, 50))
+                    self.assertEqual(generate(llm, prompts, 50), evaluated(model, policy, prompts, 50, *computed_with))
 
     def test_lazy_layers_and_a_selection_in_the_others(self):
         model = random_model("Llama")
@@ -323,6 +324,10 @@ class Architectures(unittest.TestCase):
         self.check_selections("Llama", SELECTIONS)
         for kind in ("Qwen2", "Qwen3", "Mistral", "Phi3", "Qwen3Moe"):
             self.check_selections(kind, ("lagkv:sink=4,lag=16,ratio=1/4", "snapkv:budget=50"))
+
+    def test_selections_beside_windows_of_the_models_own(self):
+        for kind in ("Gemma2", "Gemma3", "GptOss"):
+            self.check_selections(kind, ("lagkv:sink=4,lag=16,ratio=1/4", "snapkv:budget=50", "h2o:budget=50"), "--as", "vllm")
 
     def test_qwen(self):
         for kind in ("Qwen2", "Qwen3"):
