@@ -11,7 +11,7 @@ namespace kvatlas::data {
 Prompt fit_length(std::int64_t length, std::int64_t least, const CountTokens& count,
                   const std::function<Prompt(std::int64_t)>& make) {
   Prompt best = make(least);
-  const std::int64_t least_tokens = count(best.as_text());
+  const std::int64_t least_tokens = count(best);
   if (least_tokens > length)
     fail(ErrorCode::usage, "a prompt of ", length, " tokens is too short for this task: it needs ",
          least_tokens);
@@ -29,7 +29,7 @@ Prompt fit_length(std::int64_t length, std::int64_t least, const CountTokens& co
         round < 12 ? std::llround(missing / tokens_a_piece) : (too_many - fits) / 2;
     const std::int64_t pieces = fits + std::clamp<std::int64_t>(step, 1, too_many - fits - 1);
     Prompt prompt = make(pieces);
-    const std::int64_t tokens = count(prompt.as_text());
+    const std::int64_t tokens = count(prompt);
     if (tokens > length) {
       too_many = pieces;
       too_many_tokens = tokens;

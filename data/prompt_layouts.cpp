@@ -9,23 +9,25 @@
 
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
+#include "data/call_scores.hpp"
 #include "data/field_tasks.hpp"
 #include "data/prompts.hpp"
 #include "data/scores.hpp"
+#include "data/tool_chat.hpp"
 
 namespace kvatlas::data {
 namespace {
 
 using nlohmann::json;
 
-constexpr int kDeepestNesting = 16;
+constexpr int kDeepestNesting = 32;
 constexpr std::int64_t kChoiceTokens = 16;
 constexpr std::string_view kLetters = "ABCD";
 
 /// A JSON object that knows which of its members were asked for.
 class Line {
  public:
-  explicit Line(const json& object) : object_(object) {
+  explicit Line(const json& object, std::string_view text = {}) : object_(object), text_(text) {
     if (!object.is_object()) fail(ErrorCode::unreadable, "not a JSON object");
   }
 
@@ -40,6 +42,8 @@ class Line {
     for (const auto& member : object_.items()) names.push_back(member.key());
     return names;
   }
+  /// The text of a whole line, from which what depends on the order of members is read.
+  std::string_view text() const { return text_; }
   std::vector<std::string> unread() const {
     auto names = members();
     std::erase_if(names, [&](const std::string& name) { return read_.contains(name); });
@@ -48,6 +52,7 @@ class Line {
 
  private:
   const json& object_;
+  std::string_view text_;
   mutable std::set<std::string> read_;
 };
 
@@ -347,10 +352,26 @@ PromptsOfLine scbench_prompts(const Line& line, Prompt prompt) {
   return out;
 }
 
+/// A transcript: the last call that it records is the right answer.
+PromptsOfLine transcript_prompt(const Line& line, Prompt prompt) {
+  const nlohmann::ordered_json object = parse_ordered(line.text());
+  const auto member = [&](const char* name) {
+    return line.find(name) ? object.at(name) : nlohmann::ordered_json();
+  };
+  auto tools = member("tools");
+  if (tools.is_string())  // as in files that come from tables
+    tools =
+        in_context("'tools'", [&] { return parse_ordered(tools.get_ref<const std::string&>()); });
+  ask_for_calls(prompt, member("messages"), tools, member("earlier"));
+  const auto before = static_cast<std::int64_t>(prompt.earlier.size());
+  prompt.turn = count_of(line, "turn", before > 0 ? before + 1 : 0);
+  return {{std::move(prompt)}, {}};
+}
+
 /// The members that say what the prompt is; each belongs to some of the layouts.
-constexpr std::array kPromptMembers = {"tokens",   "text",     "context",    "input",
-                                       "outputs",  "question", "choice_A",   "choice_B",
-                                       "choice_C", "choice_D", "multi_turns"};
+constexpr std::array kPromptMembers = {"tokens",   "text",     "context",     "input",
+                                       "outputs",  "question", "choice_A",    "choice_B",
+                                       "choice_C", "choice_D", "multi_turns", "messages"};
 
 struct Layout {
   const char* name;
@@ -375,6 +396,7 @@ const std::vector<Layout>& layouts() {
        {"question"},
        {"context", "question"},
        kvpress_prompt},
+      {"OpenAI's layout (messages, tools)", {"messages"}, {"messages"}, transcript_prompt},
       {"a prompt as tokens, text, or context with input",
        {"tokens", "text", "context", "input"},
        {"tokens", "text", "context", "input"},
@@ -422,12 +444,13 @@ json parse_shallow(std::string_view text) {
 
 PromptsOfLine parse_line(std::string_view text, const LineOrigin& origin) {
   const json object = parse_shallow(text);
-  const Line line(object);
+  const Line line(object, text);
   const Layout& layout = layout_of(line);
   Prompt prompt = described(line, origin);
   if (prompt.task.empty() && layout.read != own_prompt) prompt.task = origin.task;
   PromptsOfLine out = layout.read(line, std::move(prompt));
   for (auto& name : line.unread()) out.unread.push_back(std::move(name));
+  for (const auto& one : out.prompts) (void)prompt_call_parts(one, "");  // refuses other answers
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include "base/hash.hpp"
 #include "data/field_tasks.hpp"
 #include "data/longbench.hpp"
+#include "data/tool_chat.hpp"
 
 namespace kvatlas::data {
 namespace {
@@ -51,7 +52,10 @@ std::string Prompt::as_text() const {
 
 Prompt Prompt::first_turn() const {
   Prompt first = *this;
-  if (!earlier.empty()) first.input = earlier.front().input;
+  if (!earlier.empty()) {
+    first.input = earlier.front().input;
+    first.input_messages = earlier.front().input_messages;
+  }
   first.earlier.clear();
   return first;
 }
@@ -65,7 +69,9 @@ std::string prompt_line(const Prompt& prompt) {
   nlohmann::ordered_json line;
   if (!prompt.id.empty()) line["id"] = prompt.id;
   if (!prompt.task.empty()) line["task"] = prompt.task;
-  if (!prompt.tokens.empty()) {
+  if (!prompt.tools.empty()) {
+    line.update(conversation_members(prompt));
+  } else if (!prompt.tokens.empty()) {
     line["tokens"] = prompt.tokens;
   } else if (!prompt.text.empty()) {
     line["text"] = prompt.text;
@@ -74,7 +80,7 @@ std::string prompt_line(const Prompt& prompt) {
     line[prompt.joined ? "question" : "input"] = prompt.input;
   }
   if (!prompt.answer_prefix.empty()) line["answer_prefix"] = prompt.answer_prefix;
-  if (!prompt.answers.empty()) line["answers"] = prompt.answers;
+  if (!prompt.answers.empty() && prompt.tools.empty()) line["answers"] = prompt.answers;
   if (!prompt.all_classes.empty()) line["all_classes"] = prompt.all_classes;
   if (!prompt.language.empty()) line["language"] = prompt.language;
   if (!prompt.metric.empty()) line["metric"] = prompt.metric;
@@ -84,8 +90,9 @@ std::string prompt_line(const Prompt& prompt) {
   if (prompt.max_new_tokens > 0) line["max_new_tokens"] = prompt.max_new_tokens;
   if (!prompt.group.empty()) line["group"] = prompt.group;
   if (prompt.turn > 0) line["turn"] = prompt.turn;
-  for (const auto& [input, answer] : prompt.earlier)
-    line["earlier"].push_back({{"input", input}, {"answer", answer}});
+  if (prompt.tools.empty())
+    for (const auto& turn : prompt.earlier)
+      line["earlier"].push_back({{"input", turn.input}, {"answer", turn.answer}});
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

@@ -20,6 +20,7 @@ struct Prompt : PromptDescription {
   /// A question that was asked of the same context before, and its right answer.
   struct Turn {
     std::string input, answer;
+    std::string input_messages = {}, answer_messages = {};  // as in a prompt that asks for calls
   };
   std::vector<std::int64_t> tokens;
   std::string text;
@@ -29,6 +30,10 @@ struct Prompt : PromptDescription {
   std::int64_t turn = 0;      // which question on its context it is, from 1; 0: the only one
   std::vector<Turn> earlier;  // the turns before it
   bool follows = false;       // they are part of the prompt: a conversation
+  /// Of a prompt that asks for calls of functions, the same for chat formats that know functions:
+  /// the functions, and the messages that `context` and `input` are made of. Lists in OpenAI's
+  /// form, as JSON; empty for other prompts (data/tool_chat.hpp).
+  std::string tools, context_messages, input_messages;
 
   /// What is said in turns: by the user, by the model, and by the user at the end. One text, but
   /// for a prompt that follows others.

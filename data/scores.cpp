@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/plain_text.hpp"
+#include "data/call_scores.hpp"
 #include "data/longbench.hpp"
 #include "data/metrics.hpp"
 
@@ -24,6 +25,8 @@ struct Rule {
   double (*score)(const Asked&, std::string_view generated, const std::string& answer);
   bool all_answers = false;  // the mean over the answers counts; else the best
   bool stays = false;        // no text behind one that scores 1 changes that
+  // Where answers are not compared one by one.
+  double (*score_all)(const Prompt&, std::string_view generated) = nullptr;
 };
 
 double found_score(const Asked&, std::string_view generated, const std::string& answer) {
@@ -39,7 +42,7 @@ double step_score(const Asked& asked, std::string_view generated, const std::str
   return right_step(generated, before + 1, answer);
 }
 
-constexpr std::array<Rule, 12> kRules = {
+constexpr std::array<Rule, 13> kRules = {
     {{"found", "share of answers found", "", found_score, true, true},
      {"any", "any answer found", "", found_score, false, true},
      {"f1", "F1", "F1 by character",
@@ -65,6 +68,10 @@ constexpr std::array<Rule, 12> kRules = {
         return right_choice(generated, answer);
       }},
      {"steps", "share of steps right", "", step_score, true},
+     {"calls", "calls right by part", "", nullptr, true, false,
+      [](const Prompt& prompt, std::string_view generated) {
+        return call_parts(prompt.answers, generated).score();
+      }},
      {"final", "right final answers", "",
       [](const Asked&, std::string_view generated, const std::string& answer) {
         return right_final(generated, answer);
@@ -105,6 +112,7 @@ double score(const Prompt& prompt, std::string_view generated) {
   const auto* dataset = longbench_dataset(prompt.task);
   if (dataset && dataset->first_line) generated = first_line(generated);
   if (prompt.answers.empty()) return std::numeric_limits<double>::quiet_NaN();
+  if (rule.score_all) return rule.score_all(prompt, generated);
   double sum = 0, best = 0;
   for (const auto& answer : prompt.answers) {
     const double one = rule.score(asked, generated, answer);

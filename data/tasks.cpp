@@ -52,6 +52,12 @@ constexpr TaskOption kListOptions[] = {
 constexpr TaskOption kStateOptions[] = {steps_option("32"),
                                         {"people", "people, each with a thing", "5", 2, 10},
                                         haystack_option("repeat")};
+constexpr TaskOption kToolOptions[] = {
+    {"functions", "functions in the list; 0: more, the longer the prompt is", "0", 0, 128},
+    {"arguments", "arguments of a function", "3", 1, 6},
+    {"notes", "notes with the arguments of a function each", "4", 1, 16},
+    {"turns", "questions on one text, each for another function", "1", 1, 16},
+    haystack_option("prose")};
 
 struct Kind {
   TaskInfo info;
@@ -60,7 +66,7 @@ struct Kind {
   std::int64_t (*answer_tokens)(const Options&);
 };
 
-const std::array<Kind, 10> kKinds = {
+const std::array<Kind, 11> kKinds = {
     {{{"needle",
        "Find what some keys stand for in a long text (RULER's needle in a haystack: S, MK, MV, "
        "MQ).",
@@ -106,6 +112,11 @@ const std::array<Kind, 10> kKinds = {
        kStateOptions, true, "state-tracking:people=3"},
       make_state_tracking,
       [](const Options& o) { return 16 + 12 * o.number("steps"); }},
+     {{"tools",
+       "Call the right function of a long list, with arguments that earlier calls gave back.",
+       kToolOptions, true, "tools:functions=8"},
+      make_tools,
+      [](const Options& o) { return 60 + 24 * o.number("arguments"); }},
      {{"prose", "A stretch of the bundled prose, without a question.", {}, false, "prose"},
       make_prose,
       [](const Options&) { return std::int64_t{0}; }},

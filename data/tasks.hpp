@@ -12,8 +12,8 @@
 
 namespace kvatlas::data {
 
-/// The tokens of a text, as the model sees it: with its chat format's words, if it is used so.
-using CountTokens = std::function<std::int64_t(std::string_view)>;
+/// The tokens of a prompt, as the model sees it: with its chat format's words, if it is used so.
+using CountTokens = std::function<std::int64_t(const Prompt&)>;
 
 inline constexpr std::int64_t kLongestPrompt = 16'777'216;  // tokens
 

@@ -84,10 +84,10 @@ void print_tasks() {
 }
 
 /// Without a model there is no tokenizer: four tokens for three words, as usual in English.
-std::int64_t estimated_tokens(std::string_view text) {
+std::int64_t estimated_tokens(const data::Prompt& prompt) {
   std::int64_t words = 0;
   bool in_word = false;
-  for (const char c : text) {
+  for (const char c : prompt.as_text()) {
     const bool space = c == ' ' || c == '\n';
     words += !space && !in_word;
     in_word = !space;

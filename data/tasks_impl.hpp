@@ -42,6 +42,7 @@ Prompt make_frequent_words(const TaskRequest&, const Options&, const CountTokens
 Prompt make_running_total(const TaskRequest&, const Options&, const CountTokens&);
 Prompt make_list_edit(const TaskRequest&, const Options&, const CountTokens&);
 Prompt make_state_tracking(const TaskRequest&, const Options&, const CountTokens&);
+Prompt make_tools(const TaskRequest&, const Options&, const CountTokens&);
 Prompt make_prose(const TaskRequest&, const Options&, const CountTokens&);
 Prompt make_code(const TaskRequest&, const Options&, const CountTokens&);
 

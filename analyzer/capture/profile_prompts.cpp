@@ -135,9 +135,7 @@ PlannedPrompts plan_prompts(const PromptOptions& given, const RunOptions& run,
     const auto wanted = requests(options);
     plan.prompts.resize(wanted.size());
     parallel_for(static_cast<std::int64_t>(wanted.size()), [&](std::int64_t i, int) {
-      const auto count = [&](std::string_view text) {
-        data::Prompt prompt;
-        prompt.text = text;
+      const auto count = [&](const data::Prompt& prompt) {
         return static_cast<std::int64_t>(encode_prompt(prompt, model, chat).size());
       };
       plan.prompts[i].prompt = data::make_prompt(wanted[i], count);

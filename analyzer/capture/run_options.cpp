@@ -8,12 +8,15 @@
 #include <unistd.h>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/options.hpp"
 #include "base/plain_text.hpp"
 #include "base/processor.hpp"
 #include "data/longbench.hpp"
+#include "data/tool_chat.hpp"
 
 namespace kvatlas::capture {
 
@@ -64,6 +67,20 @@ void add_prompt_options(CLI::App& command, RunOptions& options) {
   command.add_flag("--ignore-eos", options.ignore_eos, "go on after an end-of-sequence token");
 }
 
+std::optional<std::string> chat_text(const data::Prompt& prompt, const model::Chat& chat) {
+  // LongBench puts some of its datasets into no chat format.
+  const auto* dataset = data::longbench_dataset(prompt.task);
+  if (!prompt.tokens.empty() || chat.is_bare() || (dataset && !dataset->chat)) return std::nullopt;
+  if (!prompt.tools.empty() && chat.knows_tools())
+    return chat.render(data::template_messages(prompt),
+                       nlohmann::ordered_json::parse(prompt.tools)) +
+           prompt.answer_prefix;
+  std::vector<model::ChatMessage> messages;
+  for (auto& text : prompt.messages())
+    messages.push_back({messages.size() % 2 == 0 ? "user" : "assistant", std::move(text)});
+  return chat.render(messages) + prompt.answer_prefix;
+}
+
 std::vector<std::int64_t> encode_prompt(const data::Prompt& prompt, const model::ModelFile& model,
                                         const model::Chat& chat) {
   if (!prompt.tokens.empty()) {
@@ -77,15 +94,9 @@ std::vector<std::int64_t> encode_prompt(const data::Prompt& prompt, const model:
              ? "the model has no tokenizer"
              : "the model's tokenizer cannot be used (" + model.tokenizer_problem() + ")",
          "; give the prompt as 'tokens' in --prompts FILE");
-  // LongBench puts some of its datasets into no chat format.
-  const auto* dataset = data::longbench_dataset(prompt.task);
-  if (chat.is_bare() || (dataset && !dataset->chat))
-    return tokenizer->encode(prompt.with_answer_prefix());
-  std::vector<model::ChatMessage> messages;
-  for (auto& text : prompt.messages())
-    messages.push_back({messages.size() % 2 == 0 ? "user" : "assistant", std::move(text)});
-  return tokenizer->encode(chat.render(messages) + prompt.answer_prefix,
-                           {.add_special = false, .parse_special = true});
+  if (const auto text = chat_text(prompt, chat))
+    return tokenizer->encode(*text, {.add_special = false, .parse_special = true});
+  return tokenizer->encode(prompt.with_answer_prefix());
 }
 
 std::vector<std::int64_t> end_tokens(const model::ModelFile& model, bool ignore_eos) {

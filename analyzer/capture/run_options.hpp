@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,8 @@ struct RunOptions : ModelOptions {
 
 /// What --prompts takes, for its help.
 inline constexpr const char* kPromptsFile =
-    "JSONL file of one of the layouts of docs/tasks.md: its own, RULER's, kvpress's, SCBench's or "
-    "LongBench v2's";
+    "JSONL file of one of the layouts of docs/tasks.md: its own, RULER's, kvpress's, SCBench's, "
+    "LongBench v2's, or OpenAI's for transcripts";
 
 /// Adds --model, --device, --dtype, --threads, --memory-budget and --chat.
 void add_model_options(CLI::App& command, RunOptions& options);
@@ -55,6 +56,10 @@ Session open_session(const RunOptions& options);
 
 // The steps of open_session, for commands that need more than one list of prompts.
 std::vector<data::Prompt> collect_prompts(const RunOptions& options);
+/// The text of a prompt as a chat format writes it; none for prompts that are put into no chat, and
+/// those given as tokens. Functions that may be called stand where the model's template has them,
+/// or in the user's message.
+std::optional<std::string> chat_text(const data::Prompt& prompt, const model::Chat& chat);
 std::vector<std::int64_t> encode_prompt(const data::Prompt& prompt, const model::ModelFile& model,
                                         const model::Chat& chat);
 std::vector<std::int64_t> end_tokens(const model::ModelFile& model, bool ignore_eos);

@@ -108,13 +108,37 @@ Chat::Chat(std::string_view name, const Tokenizer* tokenizer)
 }
 
 std::string Chat::render(const std::vector<ChatMessage>& messages) const {
-  // What transformers gives to every template; tools and documents are none.
-  nlohmann::ordered_json variables = {
-      {"tools", nullptr}, {"documents", nullptr}, {"add_generation_prompt", true}};
-  for (const auto& [role, token] : special_tokens_) variables[role] = token;
-  auto& list = variables["messages"] = nlohmann::ordered_json::array();
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const ChatMessage& message : messages)
     list.push_back({{"role", message.role}, {"content", message.content}});
+  return render(list, nullptr);
+}
+
+bool Chat::knows_tools() const {
+  constexpr const char* kName = "kvatlas_function";
+  const nlohmann::ordered_json message = {{"role", "user"}, {"content", "U"}},
+                               parameters = {{"type", "object"},
+                                             {"properties", nlohmann::ordered_json::object()}},
+                               function = {{"name", kName},
+                                           {"description", "D"},
+                                           {"parameters", parameters}},
+                               tool = {{"type", "function"}, {"function", function}};
+  try {
+    return render(nlohmann::ordered_json::array({message}), nlohmann::ordered_json::array({tool}))
+               .find(kName) != std::string::npos;
+  } catch (const Error&) {
+    return false;  // it says why where it is rendered in earnest
+  }
+}
+
+std::string Chat::render(const nlohmann::ordered_json& messages,
+                         const nlohmann::ordered_json& tools) const {
+  // What transformers gives to every template; documents are none.
+  nlohmann::ordered_json variables = {{"tools", tools},
+                                      {"documents", nullptr},
+                                      {"add_generation_prompt", true},
+                                      {"messages", messages}};
+  for (const auto& [role, token] : special_tokens_) variables[role] = token;
   return in_context(kPlace, [&] { return template_.render(variables); });
 }
 

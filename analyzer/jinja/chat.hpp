@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "analyzer/jinja/jinja.hpp"
 #include "analyzer/tokenizer/tokenizer.hpp"
 
@@ -37,6 +39,13 @@ class Chat {
   /// makes it in transformers. Special tokens are written out, BOS included where the template has
   /// one: encode it without add_special. Error where the template refuses the conversation.
   std::string render(const std::vector<ChatMessage>& messages) const;
+
+  /// Whether the template writes the functions that it is given.
+  bool knows_tools() const;
+  /// The same of messages as templates take them, with functions that the assistant may call: lists
+  /// in OpenAI's form, in which the arguments of calls are objects.
+  std::string render(const nlohmann::ordered_json& messages,
+                     const nlohmann::ordered_json& tools) const;
 
  private:
   std::string name_;

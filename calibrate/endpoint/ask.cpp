@@ -119,19 +119,39 @@ std::vector<ServedToken> triples(const json& tops, const json& chosen) {
   return out;
 }
 
+/// A grammar in GBNF that nothing but the text meets.
+std::string grammar_of(std::string_view text) {
+  constexpr std::string_view kHex = "0123456789ABCDEF";
+  std::string literal;
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 32) {
+      literal += str("\\x", kHex[c / 16], kHex[c % 16]);
+      continue;
+    }
+    if (c == '"' || c == '\\') literal += '\\';
+    literal += c;
+  }
+  return str("root ::= \"", literal, '"');
+}
+
 [[noreturn]] void cannot(const ServerTable& server, const auto&... what) {
   fail(ErrorCode::unsupported, server.title, " cannot be asked ", what...);
 }
 
 }  // namespace
 
-json request_of(const ServerTable& server, const ServedPrompt& prompt, const AskOptions& options) {
-  json body = parse_json(server.fixed);
-  const auto set = [&](std::string_view place, json value) {
+nlohmann::ordered_json request_of(const ServerTable& server, const ServedPrompt& prompt,
+                                  const AskOptions& options) {
+  using ordered = nlohmann::ordered_json;
+  ordered body = ordered::parse(server.fixed);
+  const auto set = [&](std::string_view place, ordered value) {
     body[pointer(place)] = std::move(value);
   };
-  if (server.prompt == "/messages") {
-    json messages = json::array();
+  if (server.prompt == "/messages" && !prompt.tools.empty()) {
+    set(server.prompt, ordered::parse(prompt.tool_messages));
+    set("/tools", ordered::parse(prompt.tools));
+  } else if (server.prompt == "/messages") {
+    ordered messages = ordered::array();
     for (const auto& text : prompt.messages)
       messages.push_back(
           {{"role", messages.size() % 2 == 0 ? "user" : "assistant"}, {"content", text}});
@@ -159,7 +179,10 @@ json request_of(const ServerTable& server, const ServedPrompt& prompt, const Ask
   if (options.avoid_cache && !server.salt.empty()) set(server.salt, options.salt);
   if (!options.forced.empty()) {
     if (server.forced.empty()) cannot(server, "for an answer of given tokens");
-    set(server.forced, options.forced);
+    if (server.forced_as_grammar)
+      set(server.forced, grammar_of(options.forced_text));
+    else
+      set(server.forced, options.forced);
   }
   return body;
 }
@@ -181,7 +204,12 @@ void ServedAnswerReader::take(std::string_view text, double seconds) {
   // Some say what went wrong after they have begun with status 200.
   if (const json& error = at_place(event, "/error"); !error.is_null())
     fail(ErrorCode::resource, "it broke off with ", quoted(error_text(server_, text), 300));
-  const std::size_t tokens_before = answer_.ids.size() + answer_.text.size();
+  const auto size = [&] {
+    std::size_t sum = answer_.ids.size() + answer_.text.size();
+    for (const Call& call : calls_) sum += call.name.size() + call.arguments.size();
+    return sum;
+  };
+  const std::size_t size_before = size();
   if (server_.top_form == TopForm::each_event) {
     if (const json& token = at_place(event, "/token"); !token.is_null()) {
       const auto id = token_id(at_place(token, "/id"));
@@ -202,10 +230,11 @@ void ServedAnswerReader::take(std::string_view text, double seconds) {
       for (const auto& id : ids) answer_.ids.push_back(token_id(id));
     }
     take_tops(event);
+    take_calls(event);
   }
   if (answer_.ids.size() > kMostTokens)
     fail(ErrorCode::unreadable, "more tokens than were asked for");
-  if (answer_.ids.size() + answer_.text.size() > tokens_before) {
+  if (size() > size_before) {
     if (first_) answer_.first_seconds = seconds;
     first_ = false;
     answer_.last_seconds = seconds;
@@ -247,6 +276,20 @@ void ServedAnswerReader::take_tops(const json& event) {
     fail(ErrorCode::unreadable, "more tokens than were asked for");
 }
 
+void ServedAnswerReader::take_calls(const json& event) {
+  constexpr std::size_t kMost = 64;
+  const json& pieces = at_place(event, server_.calls);
+  if (pieces.is_null()) return;
+  for (const auto& piece : list_of(pieces, "calls")) {
+    const auto number = count_at(piece, "/index").value_or(0);
+    const auto at = static_cast<std::size_t>(number);
+    if (at >= kMost) fail(ErrorCode::unreadable, "an answer makes more than ", kMost, " calls");
+    if (calls_.size() <= at) calls_.resize(at + 1);
+    calls_[at].name += text_at(piece, "/function/name");
+    calls_[at].arguments += text_at(piece, "/function/arguments");
+  }
+}
+
 ServedAnswer ServedAnswerReader::finish(const ServedPrompt& prompt, const AskOptions& options) {
   if (answer_.finish.empty())
     fail(ErrorCode::unreadable, "the answer ends in its middle, with no reason for its end");
@@ -268,6 +311,11 @@ ServedAnswer ServedAnswerReader::finish(const ServedPrompt& prompt, const AskOpt
                             : "the server is older or newer than the one known");
   if (options.top > 0 && answer_.tokens.empty() && count > 0)
     fail(ErrorCode::unreadable, "no log-probabilities came back, which were asked for");
+  // As models write them, and what is no JSON stays none.
+  for (const Call& call : calls_)
+    answer_.text += str(answer_.text.empty() ? "" : "\n", R"({"name": )",
+                        json(call.name).dump(-1, ' ', false, json::error_handler_t::replace),
+                        R"(, "arguments": )", call.arguments.empty() ? "{}" : call.arguments, '}');
   return std::move(answer_);
 }
 

@@ -24,6 +24,9 @@ struct ServedPrompt {
   std::vector<std::int64_t> tokens;  // empty without a tokenizer
   std::string text;
   std::vector<std::string> messages;  // by the user and the model in turns
+  /// Of a prompt that asks for calls of functions: these, and what is sent in chats instead of the
+  /// messages above. Lists in OpenAI's form, as JSON; else empty.
+  std::string tools, tool_messages;
   std::int64_t max_new = 16;
 };
 
@@ -33,13 +36,14 @@ struct AskOptions {
   bool ignore_end = false;           // go on behind an end-of-sequence token
   bool avoid_cache = true;           // where a request can say so
   std::string salt;                  // of this request alone
-  std::vector<std::int64_t> forced;  // tokens that the answer is made of
+  std::vector<std::int64_t> forced;  // tokens that the answer is made of, and
+  std::string forced_text;           // their text
 };
 
 /// The body of the request. Error(unsupported), with the server's name, for what it cannot be
 /// asked.
-nlohmann::json request_of(const ServerTable& server, const ServedPrompt& prompt,
-                          const AskOptions& options);
+nlohmann::ordered_json request_of(const ServerTable& server, const ServedPrompt& prompt,
+                                  const AskOptions& options);
 
 /// One generated token, with the most probable ones at its place.
 struct ServedToken {
@@ -48,7 +52,7 @@ struct ServedToken {
 };
 
 struct ServedAnswer {
-  std::string text;
+  std::string text;  // calls of functions that a chat gives apart stand at its end, a line each
   std::vector<std::int64_t> ids;  // of the generated tokens, where the server gives them
   std::vector<ServedToken> tokens;
   std::string finish;
@@ -73,9 +77,14 @@ class ServedAnswerReader {
 
  private:
   void take_tops(const nlohmann::json& event);
+  void take_calls(const nlohmann::json& event);
 
   const ServerTable& server_;
   ServedAnswer answer_;
+  struct Call {
+    std::string name, arguments;  // which come in pieces
+  };
+  std::vector<Call> calls_;
   bool first_ = true;
 };
 

@@ -59,6 +59,8 @@ std::string prompt_key(const ServedPrompt& prompt, std::int64_t max_new) {
     hash.add(std::uint64_t{message.size()});
     hash.add(message);
   }
+  hash.add(prompt.tools);
+  hash.add(prompt.tool_messages);
   hash.add(static_cast<std::uint64_t>(max_new));
   return hash.hex();
 }
@@ -106,7 +108,7 @@ std::string ServedSide::name() const {
 }
 
 AskedPair compare_answers(const ServedAnswer& full, const ServedAnswer& compressed,
-                          const ServedAnswer* forced, std::size_t top) {
+                          const ServedAnswer* forced, std::size_t top, bool by_text) {
   AskedPair pair;
   pair.full_text = full.text;
   pair.compressed_text = compressed.text;
@@ -120,26 +122,31 @@ AskedPair compare_answers(const ServedAnswer& full, const ServedAnswer& compress
   pair.cached_tokens = full.cached_tokens.value_or(0) + compressed.cached_tokens.value_or(0);
   pair.same = full.text == compressed.text && full.ids == compressed.ids;
   const ServedAnswer& along = forced ? *forced : compressed;
-  if (!full.ids.empty() && forced) {
-    // What came back has to be what was asked for, so far as it goes.
-    if (forced->ids != full.ids)
-      fail(ErrorCode::resource,
-           "the server does not generate the tokens that it is given (the "
-           "logits processor of kvatlas_vllm has to run there): leave --force-decode out");
-    std::size_t highest = 0;
-    const std::size_t count = std::min(forced->tokens.size(), full.ids.size());
-    for (std::size_t i = 0; i < count; ++i) highest += is_highest(forced->tokens[i], full.ids[i]);
-    if (count > 0) {
-      const double share = static_cast<double>(highest) / static_cast<double>(count);
-      pair.agreement = AgreementBounds{share, share};
-    }
-  } else if (!full.ids.empty()) {
-    pair.agreement = prefix_agreement(full.ids, compressed.ids);
-  }
-  // At these places both saw the same tokens before.
+  // At these places, and the one behind them, both saw the same tokens before.
   const auto same = static_cast<std::size_t>(
       std::mismatch(full.ids.begin(), full.ids.end(), along.ids.begin(), along.ids.end()).first -
       full.ids.begin());
+  if (!full.ids.empty() && forced) {
+    // What came back has to be what was asked for, so far as it goes.
+    if (by_text ? !full.text.starts_with(forced->text) : forced->ids != full.ids)
+      fail(ErrorCode::resource, "the server does not generate the ",
+           by_text ? "text that its grammar allows"
+                   : "tokens that it is given (the logits processor of kvatlas_vllm has to run "
+                     "there)",
+           ": leave --force-decode out");
+    const std::size_t count = std::min({same + 1, forced->tokens.size(), full.ids.size()});
+    std::size_t highest = 0;
+    for (std::size_t i = 0; i < count; ++i) highest += is_highest(forced->tokens[i], full.ids[i]);
+    // Behind the first other token of the same text nothing is known.
+    const auto share = [&](std::size_t of) {
+      return static_cast<double>(of) / static_cast<double>(by_text ? full.ids.size() : count);
+    };
+    if (count > 0)
+      pair.agreement =
+          AgreementBounds{share(highest), share(highest + (by_text ? full.ids.size() - count : 0))};
+  } else if (!full.ids.empty()) {
+    pair.agreement = prefix_agreement(full.ids, compressed.ids);
+  }
   const std::size_t places = std::min({same + 1, full.tokens.size(), along.tokens.size()});
   std::vector<DivergenceBounds> bounds;
   for (std::size_t i = 0; i < places; ++i)
@@ -324,6 +331,7 @@ AskedPair ServedPair::ask_one(std::array<std::unique_ptr<HttpConnection>, 2>& co
   if (both && options_.force_decode && !full.ids.empty()) {
     AskOptions ask_for;
     ask_for.forced = full.ids;
+    ask_for.forced_text = full.text;
     ServedPrompt as_long = prompt;
     as_long.max_new = static_cast<std::int64_t>(full.ids.size());
     forced = answer_of(*connections[kCompressed], kCompressed, "forced", as_long, ask_for);
@@ -332,8 +340,9 @@ AskedPair ServedPair::ask_one(std::array<std::unique_ptr<HttpConnection>, 2>& co
   }
   if (control && !full.failed())
     again = answer_of(*connections[kFull], kFull, "control", prompt, {});
-  AskedPair pair = compare_answers(full, compressed, forced ? &*forced : nullptr,
-                                   static_cast<std::size_t>(top_));
+  AskedPair pair =
+      compare_answers(full, compressed, forced ? &*forced : nullptr, static_cast<std::size_t>(top_),
+                      sides_[kCompressed].server.forced_as_grammar);
   if (again && !again->failed()) {
     pair.has_control = true;
     pair.control_text = again->text;
@@ -398,7 +407,7 @@ void add_endpoint_options(CLI::App& command, EndpointOptions& o) {
       ->check(CLI::IsMember(kinds));
   command.add_flag("--force-decode", o.force_decode,
                    "have the judged server generate the full server's answer once more, to compare "
-                   "every token of it (vLLM with kvatlas_vllm)");
+                   "every token of it (vLLM with kvatlas_vllm, and llama.cpp)");
   add_number(command, "--top", o.top, "K",
              "log-probabilities of so many tokens bound the divergences; 0: none are asked for", 0,
              1000);

@@ -112,8 +112,9 @@ class ServedPair {
 nlohmann::json answer_line(const ServedAnswer& answer);
 ServedAnswer answer_of_line(const nlohmann::json& line);
 /// What two answers show. `forced` is the compressed side's along the full one's tokens, if that
-/// was asked for; `top` is how many log-probabilities were asked for.
+/// was asked for, or along its text, which may be made of other tokens; `top` is how many
+/// log-probabilities were asked for.
 AskedPair compare_answers(const ServedAnswer& full, const ServedAnswer& compressed,
-                          const ServedAnswer* forced, std::size_t top);
+                          const ServedAnswer* forced, std::size_t top, bool by_text = false);
 
 }  // namespace kvatlas::calibrate

@@ -177,11 +177,12 @@ std::vector<std::string> figures_text(const ServedFigures& f, const ServedRun& r
   if (f.both_failed > 0)
     out.push_back(
         str("failed on both, and are left out: ", f.both_failed, " (", f.full_problem, ")"));
-  if (f.agreement_pairs > 0 && f.forced)
+  if (f.agreement_pairs > 0 && f.forced && f.agreement_high - f.agreement.mean < 1e-9)
     out.push_back(str("agreement along the full server's answers, forced: ",
                       estimate_text({f.agreement.mean, f.agreement.low, f.agreement.high})));
   else if (f.agreement_pairs > 0)
-    out.push_back(str("agreement along the full server's answers, by their common beginnings: ",
+    out.push_back(str("agreement along the full server's answers, ",
+                      f.forced ? "forced as text: " : "by their common beginnings: ",
                       between(f.agreement, f.agreement_high, 3)));
   if (f.divergence_pairs > 0)
     out.push_back(str("next-token distributions at ", count_of(f.places, "place", "places"),

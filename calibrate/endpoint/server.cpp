@@ -48,6 +48,7 @@ ServerTable chat_of(const ServerTable& server) {
   chat.path = "/v1/chat/completions";
   chat.prompt = "/messages";
   chat.text = "/choices/0/delta/content";
+  chat.calls = "/choices/0/delta/tool_calls";
   chat.no_top = "log-probabilities are asked for where kvatlas writes the prompt, not in chats";
   chat.errors = server.errors;
   chat.metrics = server.metrics;

@@ -47,11 +47,12 @@ struct ServerTable {
   // Of a request.
   std::string_view prompt = {}, most_tokens = {}, model = {}, ignore_end = {};
   std::string_view top = {}, salt = {}, context = {}, forced = {};
+  bool forced_as_grammar = false;  // by a grammar of the text, not by tokens
   std::int64_t most_top = 0;
   TopForm top_form = TopForm::none;
   std::string_view no_top = {};  // why most_top is 0
   // Of an answer.
-  std::string_view text = {}, ids = {}, finish = {};
+  std::string_view text = {}, calls = {}, ids = {}, finish = {};
   std::string_view prompt_tokens = {}, new_tokens = {}, cached_tokens = {}, tops = {};
   std::string_view chosen = {};  // of triples: those of the tokens that were chosen
   // Where it says what it is, and how many tokens a prompt and its answer may have.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -24,9 +25,10 @@
 #include "calibrate/rules/evidence.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 #include "calibrate/search/fresh_texts.hpp"
-#include "data/longbench.hpp"
+#include "data/call_scores.hpp"
 #include "data/scores.hpp"
 #include "data/tasks.hpp"
+#include "data/tool_chat.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -91,11 +93,14 @@ class EndpointGate {
   }
 
   bool run();
+  void show();
 
  private:
   ServedPrompts round() const;
   ServedPrompt sent(const data::Prompt& prompt, std::vector<std::int64_t> tokens) const;
-  void say_plan(const ServedPrompts& first) const;
+  void require_gate(const ServedPrompts& first) const;
+  void say_plan(const ServedPrompts& first, bool may_go_on) const;
+  void open_journal(json settings);
   void ask(const ServedPrompts& prompts);
   void ask_own(const ServedPrompts& prompts);
   GateVerdict verdict() const;
@@ -105,6 +110,8 @@ class EndpointGate {
   std::optional<double> expected_share(std::int64_t prompt, std::int64_t new_tokens) const;
   ServedRun observe() const;
   void report(const GateVerdict& verdict) const;
+  Evaluation evaluation() const;
+  std::vector<std::string> groups() const;
 
   EndpointCheck check_;
   ServedPair servers_;
@@ -123,24 +130,23 @@ ServedPrompt EndpointGate::sent(const data::Prompt& prompt,
   out.max_new = check_.request.questions.max_new > 0 ? check_.request.questions.max_new
                                                      : data::answer_tokens(prompt);
   out.messages = prompt.messages();
+  if (servers_.is_chat() && !prompt.tools.empty()) {
+    out.tools = prompt.tools;
+    out.tool_messages = data::messages_for_calls(prompt).dump();
+  }
   out.text = prompt.with_answer_prefix();
   if (!prompt.tokens.empty() && !servers_.takes_ids())
     fail(ErrorCode::usage, printable(prompt.id), " is given as tokens, and ",
          servers_.full().server.title, " takes texts alone");
-  const auto* dataset = data::longbench_dataset(prompt.task);
-  if (model_ && !(dataset && !dataset->chat)) {
-    const model::Chat chat(check_.request.run.chat, model_->tokenizer().get());
-    if (!chat.is_bare()) {
-      std::vector<model::ChatMessage> messages;
-      for (const auto& text : out.messages)
-        messages.push_back({messages.size() % 2 == 0 ? "user" : "assistant", text});
-      out.text = chat.render(messages) + prompt.answer_prefix;
-      // The server writes it itself.
-      const auto& special = model_->tokenizer()->special_tokens();
-      if (const auto bos = special.find("bos_token");
-          bos != special.end() && !bos->second.empty() && out.text.starts_with(bos->second))
-        out.text.erase(0, bos->second.size());
-    }
+  const auto* tokenizer = model_ ? model_->tokenizer().get() : nullptr;
+  if (auto text = tokenizer ? capture::chat_text(prompt, {check_.request.run.chat, tokenizer})
+                            : std::nullopt) {
+    out.text = std::move(*text);
+    // The server writes it itself.
+    const auto& special = tokenizer->special_tokens();
+    if (const auto bos = special.find("bos_token");
+        bos != special.end() && !bos->second.empty() && out.text.starts_with(bos->second))
+      out.text.erase(0, bos->second.size());
   }
   if (!servers_.is_chat()) out.tokens = std::move(tokens);
   return out;
@@ -165,37 +171,40 @@ ServedPrompts EndpointGate::round() const {
   return out;
 }
 
-void EndpointGate::say_plan(const ServedPrompts& first) const {
+/// Whether a verdict can come of such prompts, before anything is asked.
+void EndpointGate::require_gate(const ServedPrompts& first) const {
   std::vector<std::string> texts;
-  std::size_t answered = 0;
-  std::int64_t tokens = 0, most_new = 0;
-  for (std::size_t i = 0; i < first.prompts.size(); ++i) {
-    tokens += std::ssize(first.sent[i].tokens);
-    most_new += first.sent[i].max_new;
-    if (first.prompts[i].answers.empty()) continue;
-    ++answered;
-    texts.push_back(first.prompts[i].group);
-  }
-  if (answered == 0)
+  for (const auto& prompt : first.prompts)
+    if (!prompt.answers.empty()) texts.push_back(prompt.group);
+  if (texts.empty())
     fail(ErrorCode::usage, "no prompt has answers: without scores there is nothing to judge by");
-  require_gate_texts(answered, count_texts(texts), check_.force,
+  require_gate_texts(texts.size(), count_texts(texts), check_.force,
                      "more --seeds, or more lines in --prompts");
+}
+
+void EndpointGate::say_plan(const ServedPrompts& first, bool may_go_on) const {
+  std::int64_t tokens = 0, most_new = 0;
+  for (const auto& one : first.sent) {
+    tokens += std::ssize(one.tokens);
+    most_new += one.max_new;
+  }
   auto& out = check_.dry_run ? std::cout : std::cerr;
   const char* start = check_.dry_run ? "" : "kvatlas: ";
   out << start << servers_.compressed().name() << " beside " << servers_.full().name() << '\n';
   for (const auto& note : servers_.notes()) std::cerr << "kvatlas: note: " << note << '\n';
-  for (const auto& sentence : limit_needs(check_.gate)) out << start << sentence << '\n';
+  if (may_go_on)
+    for (const auto& sentence : limit_needs(check_.gate)) out << start << sentence << '\n';
   const auto prompts = std::ssize(first.prompts);
   const auto control = std::min<std::int64_t>(check_.endpoint.control, prompts);
   const std::int64_t sides = check_.endpoint.force_decode ? 3 : 2;
   const std::int64_t requests = sides * prompts + control;
-  out << start << (own_ ? "all prompts" : "the first round") << ": " << requests << " requests for "
-      << count_of(prompts, "prompt", "prompts");
+  out << start << (own_ || !may_go_on ? "all prompts" : "the first round") << ": " << requests
+      << " requests for " << count_of(prompts, "prompt", "prompts");
   if (tokens > 0)
     out << ", about " << requests * tokens / prompts << " tokens of prompts and at most "
         << requests * most_new / prompts << " of answers";
   out << '\n';
-  if (!own_ && check_.most_samples > prompts)
+  if (may_go_on && !own_ && check_.most_samples > prompts)
     out << start << "while the verdict is open it goes on, up to " << check_.most_samples
         << " prompts (--most-samples)\n";
   const std::int64_t all = requests * (tokens + most_new) / prompts;
@@ -402,11 +411,49 @@ ServedRun EndpointGate::observe() const {
   return run;
 }
 
+std::vector<std::string> EndpointGate::groups() const {
+  std::vector<std::string> out;
+  for (const auto& prompt : prompts_) out.push_back(prompt.group);
+  return out;
+}
+
+/// The scores of both as those of a policy beside the full cache. What the full server did not
+/// answer is left out, and what is held is not known.
+Evaluation EndpointGate::evaluation() const {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  Evaluation out;
+  out.policies = {servers_.compressed().name()};
+  out.judged.resize(1);
+  for (std::size_t i = 0; i < pairs_.size(); ++i) {
+    if (!pairs_[i].full_problem.empty()) continue;
+    const auto judged = [&](const std::string& text, bool failed) {
+      Judged one;
+      one.text = text;
+      one.score = data::score(prompts_[i], text);
+      if (failed && !std::isnan(one.score)) one.score = 0;
+      one.digits = data::pass_key_digits(prompts_[i], text);
+      for (double* of : {&one.outcome.kept_bytes, &one.outcome.full_bytes, &one.outcome.read_bytes,
+                         &one.outcome.prompt_read})
+        *of = kNone;
+      return one;
+    };
+    out.questions.push_back({prompts_[i], sent_[i].tokens});
+    out.full.push_back(judged(pairs_[i].full_text, false));
+    out.judged[0].push_back(
+        judged(pairs_[i].compressed_text, !pairs_[i].compressed_problem.empty()));
+  }
+  if (out.questions.empty())
+    fail(ErrorCode::unsupported, "no prompt was answered by the full server: ",
+         pairs_.empty() ? "none was asked" : pairs_.front().full_problem);
+  return out;
+}
+
 void EndpointGate::report(const GateVerdict& verdict) const {
-  std::vector<std::string> groups;
-  for (const auto& prompt : prompts_) groups.push_back(prompt.group);
-  const ServedFigures figures = figures_of(pairs_, groups, check_.endpoint.force_decode);
+  const ServedFigures figures = figures_of(pairs_, groups(), check_.endpoint.force_decode);
   const ServedRun run = observe();
+  const Evaluation evaluated = evaluation();
+  const auto full_calls = call_part_means(evaluated, evaluated.full),
+             calls = call_part_means(evaluated, evaluated.judged[0]);
   const std::vector<GateVerdict> verdicts = {verdict};
   if (!check_.junit.empty())
     write_whole(junit_text(verdicts, {}, false, check_.gate), check_.junit, true);
@@ -415,22 +462,26 @@ void EndpointGate::report(const GateVerdict& verdict) const {
     out["endpoint"] = servers_.compressed().name();
     out["full"] = servers_.full().name();
     out["served"] = figures_json(figures, run);
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      const char* part = data::kCallParts[i].name;
+      out["served"]["calls"]["full"][part] = estimate_json(full_calls[i]);
+      out["served"]["calls"]["endpoint"][part] = estimate_json(calls[i]);
+    }
     if (!check_.policy.empty()) out["document"] = check_.policy;
     std::cout << canonical_json(out);
     return;
   }
   std::cout << line_of(verdict, check_.gate) << '\n';
+  for (std::size_t i = 0; i < calls.size(); ++i)
+    std::cout << (i == 0 ? "calls of functions: " : ", ") << data::kCallParts[i].title << ' '
+              << estimate_text(calls[i], 2) << " (full " << estimate_text(full_calls[i], 2) << ')'
+              << (i + 1 == calls.size() ? "\n" : "");
   for (const auto& line : figures_text(figures, run)) std::cout << line << '\n';
 }
 
-bool EndpointGate::run() {
-  const ServedPrompts first = round();
-  say_plan(first);
-  if (check_.dry_run) return true;
+void EndpointGate::open_journal(json settings) {
   const auto& prompts = check_.request.prompts;
-  json settings = {{"version", KVATLAS_VERSION},
-                   {"chat", check_.request.run.chat},
-                   {"max_loss", check_.gate.max_loss}};
+  settings.update({{"version", KVATLAS_VERSION}, {"chat", check_.request.run.chat}});
   if (!own_)
     settings.update(
         {{"tasks", prompts.tasks}, {"lengths", prompts.lengths}, {"seed", prompts.seed}});
@@ -438,6 +489,36 @@ bool EndpointGate::run() {
     std::cerr << "kvatlas: "
               << count_of(static_cast<std::int64_t>(known), "answer is", "answers are")
               << " there already\n";
+}
+
+void EndpointGate::show() {
+  const ServedPrompts all = round();
+  say_plan(all, false);
+  open_journal({});
+  ask(all);
+  const Evaluation evaluated = evaluation();
+  const ServedFigures figures = figures_of(pairs_, groups(), check_.endpoint.force_decode);
+  const ServedRun run = observe();
+  if (check_.as_json) {
+    json out = evaluation_json(evaluated);
+    for (const char* name : {"prefill_seconds", "decode_seconds"}) out.erase(name);
+    out["endpoint"] = servers_.compressed().name();
+    out["full"] = servers_.full().name();
+    out["served"] = figures_json(figures, run);
+    std::cout << canonical_json(out);
+  } else {
+    for (const auto& table : evaluation_tables(evaluated)) std::cout << table_text(table) << '\n';
+    for (const auto& line : figures_text(figures, run)) std::cout << line << '\n';
+  }
+  print_notes(evaluated);
+}
+
+bool EndpointGate::run() {
+  const ServedPrompts first = round();
+  require_gate(first);
+  say_plan(first, true);
+  if (check_.dry_run) return true;
+  open_journal({{"max_loss", check_.gate.max_loss}});
   if (own_) {
     ask_own(first);
   } else {
@@ -460,6 +541,8 @@ bool EndpointGate::run() {
 }
 
 }  // namespace
+
+void evaluate_endpoint(EndpointCheck check) { EndpointGate(std::move(check)).show(); }
 
 bool check_endpoint(EndpointCheck check) {
   const std::string junit = check.dry_run ? "" : check.junit, url = check.endpoint.url;

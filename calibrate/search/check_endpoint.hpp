@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `kvatlas check --endpoint`: the gate for what a server answers.
+// `kvatlas check --endpoint` and `kvatlas evaluate --endpoint`: what a server answers, with a
+// verdict or without.
 #pragma once
 
 #include <cstdint>
@@ -23,5 +24,8 @@ struct EndpointCheck {
 
 /// Judges the server; whether it passed. A dry run judges nothing, and passes.
 bool check_endpoint(EndpointCheck check);
+/// Shows what the server loses, by one round of prompts. Gate, JUnit and force have no meaning
+/// here.
+void evaluate_endpoint(EndpointCheck check);
 
 }  // namespace kvatlas::calibrate

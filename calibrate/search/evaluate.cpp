@@ -2,6 +2,7 @@
 #include "calibrate/search/evaluate.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -13,6 +14,7 @@
 #include "calibrate/policy/read_apart.hpp"
 #include "calibrate/rules/certainty.hpp"
 #include "calibrate/search/repeat_request.hpp"
+#include "data/call_scores.hpp"
 #include "data/scores.hpp"
 
 namespace kvatlas::calibrate {
@@ -294,6 +296,22 @@ std::vector<TurnScore> turn_scores(const Evaluation& evaluation,
   return out;
 }
 
+std::vector<Estimate> call_part_means(const Evaluation& evaluation,
+                                      const std::vector<Judged>& judged) {
+  std::array<Values, data::kCallParts.size()> values;
+  for (std::size_t i = 0; i < judged.size(); ++i) {
+    const auto& prompt = evaluation.questions[i].prompt;
+    if (const auto parts = data::prompt_call_parts(prompt, judged[i].text))
+      for (std::size_t p = 0; p < values.size(); ++p)
+        values[p].add((*parts).*data::kCallParts[p].value, prompt);
+  }
+  std::vector<Estimate> out;
+  for (const auto& part : values)
+    if (part.count() > 0)
+      out.push_back(part.over_tasks([](const auto& rounds) { return score_mean(rounds); }));
+  return out;
+}
+
 namespace {
 
 using nlohmann::json;
@@ -344,7 +362,7 @@ Measured measured_of(const Summary& s) {
   out.full = s.full_score;
   out.score = s.score;
   out.loss = {s.loss.mean / 100, s.loss.low / 100, s.loss.high / 100};
-  out.kept_share = 1 - s.saved();
+  if (s.full_bytes > 0) out.kept_share = 1 - s.saved();
   out.kl = s.kl;
   out.agreement = s.agreement;
   out.digits_prefix = s.digits_prefix;
@@ -404,6 +422,9 @@ json evaluation_json(const Evaluation& evaluation) {
       one["by_length_and_depth"].push_back(report_json(std::move(cell)));
     for (auto& cell : turn_scores(evaluation, judged))
       one["by_turn"].push_back(report_json(std::move(cell)));
+    if (const auto parts = call_part_means(evaluation, judged); !parts.empty())
+      for (std::size_t p = 0; p < parts.size(); ++p)
+        one["calls"][data::kCallParts[p].name] = estimate_json(parts[p]);
     if (!judged.empty())
       if (json rates = lazy_rates(judged, judged.front().outcome.cache_lengths.size());
           !rates.is_null())
@@ -425,8 +446,11 @@ std::string interval_text(const Estimate& estimate, int digits) {
 
 Table summary_table(const Evaluation& evaluation, const std::vector<Summary>& summaries,
                     const std::string& task, const std::string& title) {
+  // Servers do not say what they hold.
+  const bool held = summaries.front().full_bytes > 0;
   Table table{
       title, {"policy", "KV saved", "score", "loss (points)", "KV read a token", "ms a token"}, {}};
+  if (!held) table.columns = {"server", "score", "loss (points)"};
   // Over several tasks they would be those of the pass keys among the prompts.
   const bool digits = !std::isnan(summaries.front().digits_prefix.mean) &&
                       (!task.empty() || tasks_of(evaluation).size() == 1);
@@ -440,10 +464,15 @@ Table summary_table(const Evaluation& evaluation, const std::vector<Summary>& su
   for (const auto& s : summaries) {
     const double mib = 1024.0 * 1024.0;
     // The first row is the full cache's: beside itself it loses nothing, and surely so.
-    table.rows.push_back(
-        {s.policy, percent_text(s.saved()), interval_text(s.score, 2),
-         table.rows.empty() ? fixed_text(s.loss.mean, 1) : interval_text(s.loss, 1),
-         fixed_text(s.read_bytes / mib, 2) + " MiB", fixed_text(s.ms_per_token, 1)});
+    const std::string score = interval_text(s.score, 2), loss = table.rows.empty()
+                                                                    ? fixed_text(s.loss.mean, 1)
+                                                                    : interval_text(s.loss, 1);
+    if (held)
+      table.rows.push_back({s.policy, percent_text(s.saved()), score, loss,
+                            fixed_text(s.read_bytes / mib, 2) + " MiB",
+                            fixed_text(s.ms_per_token, 1)});
+    else
+      table.rows.push_back({s.policy, score, loss});
     if (digits)
       for (const auto& one : {s.digits_prefix, s.digits_in_place})
         table.rows.back().push_back(interval_text(one, 2));
@@ -530,6 +559,22 @@ std::optional<Table> turn_table(const Evaluation& evaluation) {
   return table;
 }
 
+/// What is right of the calls of functions, where prompts ask for some.
+std::optional<Table> call_table(const Evaluation& evaluation) {
+  Table table{"Calls of functions, part by part", {"policy"}, {}};
+  for (const auto& part : data::kCallParts) table.columns.emplace_back(part.title);
+  const auto add_row = [&](const std::string& policy, const std::vector<Judged>& judged) {
+    const auto parts = call_part_means(evaluation, judged);
+    if (parts.empty()) return;
+    table.rows.push_back({policy});
+    for (const auto& part : parts) table.rows.back().push_back(interval_text(part, 2));
+  };
+  add_row("full", evaluation.full);
+  for (std::size_t i = 0; i < evaluation.policies.size(); ++i)
+    add_row(evaluation.policies[i], evaluation.judged[i]);
+  return table.rows.empty() ? std::nullopt : std::optional(std::move(table));
+}
+
 /// What policies hold while answers are generated that are long enough for it to matter.
 std::optional<Table> held_table(const std::vector<Summary>& summaries) {
   constexpr std::size_t kLongAnswer = 64;
@@ -576,6 +621,7 @@ std::vector<Table> evaluation_tables(const Evaluation& evaluation) {
                                    depth_scores(evaluation, evaluation.judged[i])));
   }
   if (auto turns = turn_table(evaluation)) tables.push_back(std::move(*turns));
+  if (auto calls = call_table(evaluation)) tables.push_back(std::move(*calls));
   std::string all = "All " + prompts_text(evaluation);
   if (tasks.size() > 1) all += str(": means of the means of ", tasks.size(), " tasks");
   const auto summaries = summarise(evaluation);

@@ -107,6 +107,11 @@ std::vector<DepthScore> depth_scores(const Evaluation& evaluation,
 /// The mean scores of the prompts that are one turn of their contexts.
 std::vector<TurnScore> turn_scores(const Evaluation& evaluation, const std::vector<Judged>& judged);
 
+/// The parts of the calls of functions that were asked for, in the order of data::kCallParts; empty
+/// where none were. Of a policy that draws layers several times they are the first draw's.
+std::vector<Estimate> call_part_means(const Evaluation& evaluation,
+                                      const std::vector<Judged>& judged);
+
 /// All that is known, for programs.
 nlohmann::json evaluation_json(const Evaluation& evaluation);
 std::vector<Table> evaluation_tables(const Evaluation& evaluation);

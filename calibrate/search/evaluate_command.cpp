@@ -16,6 +16,7 @@
 #include "base/next_step.hpp"
 #include "base/options.hpp"
 #include "base/whole_file.hpp"
+#include "calibrate/search/check_endpoint.hpp"
 #include "calibrate/search/commands.hpp"
 #include "calibrate/search/evaluate_request.hpp"
 
@@ -27,6 +28,7 @@ using nlohmann::json;
 
 struct EvaluateCommand {
   EvaluateRequest request;
+  EndpointOptions endpoint;
   std::string output;
   bool json = false, generations = false, force = false;
 };
@@ -147,8 +149,32 @@ std::vector<NextStep> next_steps(const EvaluateCommand& command) {
                       "files for runtimes, with what was measured")};
 }
 
+/// Judges a server's answers instead of policies that kvatlas itself runs.
+void run_served(const EvaluateCommand& command) {
+  const EvaluateRequest& request = command.request;
+  if (!command.output.empty() || command.generations || !request.against.empty() ||
+      !request.runtime.empty() || request.policies.size() > 1)
+    fail(ErrorCode::usage,
+         "beside --endpoint there is no --against, --as, -o or --generations, and at most one "
+         "--policy, of which only the calibration is looked at: a server is judged by its answers");
+  evaluate_endpoint({.endpoint = command.endpoint,
+                     .request = request,
+                     .gate = {},
+                     .policy = request.policies.empty() ? "" : request.policies.front(),
+                     .junit = {},
+                     .as_json = command.json});
+}
+
 void run_evaluate(const EvaluateCommand& command) {
   const EvaluateRequest& request = command.request;
+  if (command.endpoint.asked()) {
+    run_served(command);
+    return;
+  }
+  if (request.run.model.empty())
+    fail(ErrorCode::usage,
+         "--model is missing: policies are tried on a model here, or a server's answers are judged "
+         "with --endpoint and --full");
   if (!command.output.empty()) {
     if (request.policies.size() != 1 || !is_policy_document(request.policies.front()))
       fail(ErrorCode::usage,
@@ -195,6 +221,8 @@ void add_evaluate_command(CLI::App& app) {
   auto options = std::make_shared<EvaluateCommand>();
   EvaluateRequest& request = options->request;
   add_request_options(*command, request);
+  command->get_option("--model")->required(false);
+  add_endpoint_options(*command, options->endpoint);
   add_option(*command, "--policy", request.policies, "POLICY",
              "a policy document, or a policy as text (--help-all lists them); may be repeated")
       ->expected(1)
@@ -233,7 +261,8 @@ void add_evaluate_command(CLI::App& app) {
       "  kvatlas evaluate --model SmolLM2.gguf --policy simlayerkv:threshold=0.9,recent=256 \\\n"
       "      --against streaming:recent=256,lagkv:lag=128,ratio=1/4 --task passkey --seeds 10\n"
       "  kvatlas evaluate --model ./Llama-3.1-8B --policy policy.json --as vllm --prompts "
-      "qa.jsonl");
+      "qa.jsonl\n"
+      "  kvatlas evaluate --endpoint http://HOST:8001 --full http://HOST:8000 --tokenizer M");
   lead_with(
       *command,
       {"--model", "--policy", "--against", "--prompts", "--task", "--lengths", "--chat", "--as"},

@@ -297,7 +297,8 @@ void print_notes(const Evaluation& evaluation) {
     const auto& judged = evaluation.judged[p];
     bool cuts = false;
     for (std::size_t q = 0; q < judged.size(); ++q)
-      cuts = cuts || judged[q].outcome.kept_bytes < evaluation.full[q].outcome.kept_bytes ||
+      // What is not known of a server compares as nothing does.
+      cuts = cuts || !(judged[q].outcome.kept_bytes >= evaluation.full[q].outcome.kept_bytes) ||
              judged[q].outcome.read_bytes < evaluation.full[q].outcome.read_bytes ||
              judged[q].outcome.prompt_read < 1;
     if (!cuts && !judged.empty())

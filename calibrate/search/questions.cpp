@@ -22,6 +22,7 @@ data::Prompt without_question(const data::Prompt& prompt) {
   data::Prompt bare = prompt;
   bare.tokens.clear();
   bare.input.clear();
+  bare.input_messages.clear();
   bare.answer_prefix.clear();
   bare.earlier.clear();
   return bare;

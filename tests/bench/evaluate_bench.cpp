@@ -24,8 +24,8 @@ void run(int argc, char** argv) {
   const auto model = model::ModelFile::open(argv[1]);
   const auto& tokenizer = *model->tokenizer();
   const data::Prompt prompt =
-      data::make_prompt({"needle", std::stoll(argv[2])}, [&](std::string_view text) {
-        return static_cast<std::int64_t>(tokenizer.encode(std::string(text)).size());
+      data::make_prompt({"needle", std::stoll(argv[2])}, [&](const data::Prompt& one) {
+        return static_cast<std::int64_t>(tokenizer.encode(one.as_text()).size());
       });
   const auto tokens = tokenizer.encode(prompt.as_text());
   std::vector<calibrate::Policy> policies;

@@ -4,6 +4,7 @@
 served.py KVATLAS. No model runs. Each case says what it wants; the first that does not hold ends the test."""
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,9 @@ import time
 import xml.etree.ElementTree as xml
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+import tiny_checkpoint  # noqa: E402
 
 PROGRAM = Path(sys.argv[1]).resolve()
 FOLDER = Path(tempfile.mkdtemp(prefix="kvatlas-served-"))
@@ -46,7 +50,7 @@ class Server:
 
             def do_GET(self):
                 if self.path == "/v1/models":
-                    self.whole(200, json.dumps({"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 4096}]}))
+                    self.whole(200, json.dumps({"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 65536}]}))
                 elif self.path == "/version":
                     self.whole(200, '{"version": "0.33.0"}')
                 else:
@@ -57,7 +61,7 @@ class Server:
                 with server.lock:
                     server.asked += 1
                     number = server.asked
-                said = server.say(number, request["prompt"])
+                said = server.say(number, request.get("prompt", request))
                 try:
                     if callable(said):
                         said(self)
@@ -201,12 +205,111 @@ def keys(full: Server) -> None:
     assert done.returncode == 2 and "--key-over-http" in done.stderr, done.stderr
 
 
+TOOL_TEMPLATE = ("{%- if tools %}{{ '<tools>\\n' }}{% for tool in tools %}{{ tool | tojson ~ '\\n' }}{% endfor %}"
+                 "{{ '</tools>\\n' }}{% endif %}{%- for m in messages %}{{ m.role ~ ': ' ~ m.content ~ '\\n' }}"
+                 "{%- for call in m.tool_calls %}{{ '<tool_call>' ~ call.function | tojson ~ '</tool_call>\\n' }}"
+                 "{% endfor %}{% endfor %}{{ 'assistant: ' }}")
+
+
+def wanted(functions: list[dict], said: str) -> tuple[str, dict]:
+    """The call that the task asks for, found as a model would: in the list, the question, and the note."""
+    verb, matter = re.findall(r"Now (\w+) the (\w+), with all", said)[-1]
+    function = next(one for one in functions if one["description"] == f"{verb.capitalize()}s one {matter}.")
+    note = re.search(rf"Note on the {matter}: (.*?)\.", said)[1]
+    values = dict(part.split(" ", 1) for part in note.split(", "))
+    arguments = {}
+    for name, schema in function["parameters"]["properties"].items():
+        value = values[schema["description"].rsplit(" ", 1)[1]]
+        arguments[name] = int(value) if schema["type"] == "integer" else value
+    return function["name"], arguments
+
+
+def functions_of(lines: list[str]) -> list[dict]:
+    found = [json.loads(line) for line in lines if line.startswith("{")]
+    return [one.get("function", one) for one in found]
+
+
+def calls_text(broken: bool):
+    """Answers with the call in the text, as a whole prompt was sent; a broken server loses the arguments."""
+    def say(_, prompt: str):
+        name, arguments = wanted(functions_of(prompt.splitlines()), prompt)
+        call = json.dumps({"name": name, "arguments": {} if broken else arguments})
+        return f" <tool_call>{call}</tool_call>" if "<tools>" in prompt else f" {call}\n\nResult: done"
+    return say
+
+
+def calls_chat(broken: bool):
+    """Answers as a chat does whose server has read the call, in pieces."""
+    def say(_, request: dict):
+        said = "\n".join(message["content"] for message in request["messages"])
+        name, arguments = wanted([tool["function"] for tool in request["tools"]], said)
+        text = "" if broken else json.dumps(arguments)
+        pieces = [{"index": 0, "id": "1", "function": {"name": name, "arguments": text[:5]}},
+                  {"index": 0, "function": {"arguments": text[5:]}}]
+        events = [{"choices": [{"delta": {"tool_calls": [piece]}, "finish_reason": None}]} for piece in pieces]
+        events += [{"choices": [{"delta": {}, "finish_reason": "tool_calls"}]},
+                   {"choices": [], "usage": {"prompt_tokens": len(said), "completion_tokens": 9}}]
+        body = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+        return lambda handler: handler.whole(200, body, "text/event-stream")
+    return say
+
+
+def calls(_: Server) -> None:
+    """Calls of functions: as text, by the model's template, in chats, and of a transcript; and `evaluate` of them."""
+    tokenizer = FOLDER / "tokenizer"
+    tokenizer.mkdir()
+    (tokenizer / "tokenizer.json").write_text(json.dumps(tiny_checkpoint.tokenizer()))
+    (tokenizer / "tokenizer_config.json").write_text(json.dumps({"chat_template": TOOL_TEMPLATE}))
+    made = ["--tokenizer", tokenizer, "--task", "tools:functions=6", "--lengths", "8000", "--depths", "0.5", "--seeds", "20"]
+
+    def ask(command: str, full: Server, judged: Server, *options) -> subprocess.Popen:
+        words = [PROGRAM, command, "--endpoint", judged.url, "--full", full.url, "--top", "0", "--control", "5", *options]
+        return subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    prompts = []
+
+    def kept(say):
+        def keep(number, prompt):
+            prompts.append(prompt)
+            return say(number, prompt)
+        return keep
+
+    full, empty = Server(kept(calls_text(False))), Server(calls_text(True))
+    same = Server(calls_text(False))
+    as_text = ["--server", "openai", *made, "--max-loss", "20"]
+    ends(ask("check", full, same, *as_text), 0, "passed", "calls of functions: is a call 1.00", "arguments right 1.00")
+    assert "Functions can be called." in prompts[0] and prompts[0].endswith("\n\nCall:"), prompts[0]
+    ends(ask("check", full, empty, *as_text), 4, "FAILED", "right function 1.00", "arguments right 0.00")
+    prompts.clear()
+    ends(ask("check", full, same, *as_text, "--chat", "auto"), 0, "passed")
+    assert prompts[0].startswith("<tools>\n{") and '<tool_call>{"name": "read_page", "arguments": {"page": 1}}' in prompts[0]
+    assert prompts[0].endswith("assistant: ") and "Functions can be called." not in prompts[0], prompts[0]
+    chat, chat_empty = Server(calls_chat(False)), Server(calls_chat(True))
+    in_chats = ["--api", "chat", *made]
+    said = json.loads(ends(ask("check", chat, chat_empty, *in_chats, "--max-loss", "20", "--json"), 4))
+    assert said["served"]["calls"]["endpoint"]["arguments"]["mean"] == 0, said["served"]
+    assert said["served"]["calls"]["full"]["arguments"]["mean"] == 1, said["served"]
+    out = ends(ask("evaluate", chat, chat_empty, *in_chats), 0, "Calls of functions, part by part", "did a compression run")
+    assert "server" in out and "KV saved" not in out and "50.0" in out, out
+    said = json.loads(ends(ask("evaluate", chat, chat_empty, *in_chats, "--json"), 0))
+    assert said["policies"][1]["score"]["mean"] == 0.5 and said["policies"][1]["calls"]["name"]["mean"] == 1, said
+    assert said["policies"][1]["loss"]["mean"] == 0.5 and said["served"]["pairs"] == 20, said
+    # A transcript, which `tasks` writes as one.
+    lines = [subprocess.run([PROGRAM, "tasks", "--task", "tools:turns=2", "--turn", "2", "--length", "900", "--seed", str(seed)],
+                            check=True, capture_output=True, text=True).stdout for seed in range(8)]
+    (FOLDER / "calls.jsonl").write_text("".join(lines))
+    own = ["--server", "openai", "--prompts", FOLDER / "calls.jsonl"]
+    ends(ask("evaluate", full, empty, *own), 0, "8 prompts", "right function")
+    (FOLDER / "calls.jsonl").write_text('{"messages": [{"role": "user", "content": "U"}], "tools": [{"name": "f"}]}\n')
+    ends(ask("evaluate", full, empty, *own), 3, "calls.jsonl:1: no message of the assistant calls a function")
+
+
 def main() -> None:
     lines = [{"id": f"q{i}", "tokens": [i, 11, 12, 13], "answers": [str(i * 7919)], "max_new_tokens": 16}
              for i in range(1, QUESTIONS + 1)]
     (FOLDER / "qa.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     full = Server(lambda _, prompt: right(prompt))
-    for case in (verdicts, failures, comes_back, keys):
+    for case in (verdicts, failures, comes_back, keys, calls):
         case(full)
         print(f"served: {case.__name__} held", flush=True)
 

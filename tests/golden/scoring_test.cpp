@@ -68,6 +68,41 @@ std::string others_questions() {
   return lines;
 }
 
+/// Transcripts of an assistant that has called a function before.
+std::string transcripts() {
+  std::string lines;
+  for (const char* city : {"Oslo", "Lima", "Cairo"}) {
+    const auto said = [](const char* who, const std::string& what) {
+      return json{{"role", who}, {"content", what}};
+    };
+    const std::string question = str("What is the weather in ", city, "?");
+    const json call = {
+        {"role", "assistant"},
+        {"content", ""},
+        {"tool_calls", json::array({{{"id", "call00001"},
+                                     {"type", "function"},
+                                     {"function",
+                                      {{"name", "find_weather"},
+                                       {"arguments", json{{"city", city}}.dump()}}}}})}};
+    json messages = json::array();
+    for (int i = 0; i < 3; ++i)
+      for (const json& one : {said("user", question), call, said("tool", "It rains."),
+                              said("assistant", "It rains there.")})
+        messages.push_back(one);
+    messages.push_back(said("user", question));
+    messages.push_back(call);
+    const json tool = {{"type", "function"},
+                       {"function",
+                        {{"name", "find_weather"},
+                         {"parameters",
+                          {{"type", "object"},
+                           {"properties", {{"city", {{"type", "string"}}}}},
+                           {"required", json::array({"city"})}}}}}};
+    lines += json{{"messages", messages}, {"tools", json::array({tool})}}.dump() + "\n";
+  }
+  return lines;
+}
+
 class Scoring : public testing::Test {
  protected:
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
@@ -108,6 +143,47 @@ TEST_F(Scoring, CalibrateScoresClassesAsEvaluateDoes) {
 
 TEST_F(Scoring, CalibrateScoresOthersFilesAsEvaluateDoes) {
   expect_one_score(others_questions(), {});
+}
+
+TEST_F(Scoring, CalibrateScoresCallsOfFunctionsAsEvaluateDoes) {
+  expect_one_score(transcripts(), {"--new", "24"});
+}
+
+TEST_F(Scoring, CallsOfFunctionsAreShownPartByPart) {
+  const std::vector<std::string> words = {"evaluate",
+                                          "--model",
+                                          demo_model(),
+                                          "--task",
+                                          "tools:functions=2,notes=2,turns=2",
+                                          "--seeds",
+                                          "1",
+                                          "--lengths",
+                                          "700",
+                                          "--depths",
+                                          "0.5",
+                                          "--policy",
+                                          "snapkv:budget=64",
+                                          "--conversation",
+                                          "--new",
+                                          "24",
+                                          "--time-steps",
+                                          "0",
+                                          "--chat",
+                                          "auto"};
+  const Finished table = run_kvatlas(words);
+  ASSERT_EQ(table.status, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("Calls of functions, part by part"));
+  EXPECT_THAT(table.out, HasSubstr("Score by turn"));
+  const std::string prompts = folder_.write("calls.jsonl", transcripts()).string();
+  const Finished done = run_kvatlas({"evaluate", "--model", demo_model(), "--prompts", prompts,
+                                     "--new", "24", "--time-steps", "0", "--json"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  const json full = json::parse(done.out).at("policies").at(0);
+  double sum = 0;
+  for (const char* part : {"call", "name", "valid", "arguments"})
+    sum += full.at("calls").at(part).at("mean").get<double>();
+  EXPECT_DOUBLE_EQ(full.at("score").at("mean").get<double>(), sum / 4);
+  EXPECT_GT(sum, 2);
 }
 
 TEST_F(Scoring, AFileOfLongBenchIsJudgedDatasetByDataset) {

@@ -388,7 +388,11 @@ TEST_F(CommandLine, EvaluateRefusesWhatItCannotJudge) {
   const auto document = [&](const std::string& name, std::int64_t layers) {
     return write_file(name, calibrate::document_text(policy_document(layers)));
   };
-  EXPECT_THAT(refusal(2, {"evaluate", "--policy", "full"}), HasSubstr("--model is required"));
+  EXPECT_THAT(refusal(2, {"evaluate", "--policy", "full"}), HasSubstr("--model is missing"));
+  EXPECT_THAT(refusal(2, {"evaluate", "--endpoint", "http://127.0.0.1:1", "--as", "vllm"}),
+              HasSubstr("beside --endpoint there is no --against, --as"));
+  EXPECT_THAT(refusal(2, {"evaluate", "--endpoint", "http://127.0.0.1:1"}),
+              HasSubstr("two servers are compared"));
   EXPECT_THAT(refuses_policy(2, "nonsense"),
               AllOf(HasSubstr("no policy 'nonsense'"), HasSubstr("streaming")));
   EXPECT_THAT(refuses_policy(2, "streaming:recnt=4"),

@@ -121,7 +121,7 @@ TEST(LongBench, ATaskOrATextOfItsOwnComesFirst) {
 }
 
 TEST(LongBench, IsNotMadeButRead) {
-  EXPECT_THAT(error_of([] { make_prompt({"qasper"}, [](std::string_view) { return 1; }); }),
+  EXPECT_THAT(error_of([] { make_prompt({"qasper"}, [](const Prompt&) { return 1; }); }),
               HasSubstr("dataset of LongBench"));
 }
 

@@ -69,8 +69,8 @@ TEST(Scores, WithoutAnswersThereIsNone) {
 }
 
 TEST(Scores, AMadePromptIsAnsweredByItsAnswers) {
-  const auto count = [](std::string_view text) {
-    return static_cast<std::int64_t>(text.size()) / 4;
+  const auto count = [](const Prompt& prompt) {
+    return static_cast<std::int64_t>(prompt.as_text().size()) / 4;
   };
   for (const auto& task : tasks()) {
     const Prompt prompt = make_prompt({std::string(task.name), 1000}, count);

@@ -33,6 +33,8 @@ const char* const kTasks[] = {"needle",
                               "running-total",
                               "list-edit:haystack=prose",
                               "state-tracking:steps=16",
+                              "tools:functions=1,arguments=1,notes=1",
+                              "tools:functions=2,arguments=1,turns=2,notes=1,haystack=repeat",
                               "prose",
                               "code"};
 
@@ -48,7 +50,8 @@ TEST_P(Lengths, AtMostWhatIsAskedForAndNotMuchLess) {
     for (const std::int64_t length : {1500, 2048, 4095, 4096, 10'000})
       for (const std::uint64_t seed : {0, 1, 2}) {
         const double depth = static_cast<double>(seed) / 2;
-        const Prompt prompt = make_prompt({task, length, depth, seed}, GetParam().count);
+        const Prompt prompt =
+            make_prompt({task, length, depth, seed}, of_prompts(GetParam().count));
         const std::int64_t tokens = GetParam().count(prompt.as_text());
         EXPECT_LE(tokens, length) << prompt.id;
         EXPECT_GE(tokens, length - std::max<std::int64_t>(24, length * 3 / 100)) << prompt.id;
@@ -59,9 +62,9 @@ TEST_P(Lengths, FewCountsAreNeeded) {
   for (const char* task : kTasks)
     for (const std::int64_t length : {2048, 131'072}) {
       int calls = 0;
-      const Prompt prompt = make_prompt({task, length}, [&](std::string_view text) {
+      const Prompt prompt = make_prompt({task, length}, [&](const Prompt& counted) {
         ++calls;
-        return GetParam().count(text);
+        return GetParam().count(counted.as_text());
       });
       EXPECT_LE(calls, 6) << prompt.id;
       const std::int64_t tokens = GetParam().count(prompt.as_text());
@@ -72,7 +75,9 @@ TEST_P(Lengths, FewCountsAreNeeded) {
 
 TEST_P(Lengths, TooShortSaysTheLeastLengthAndThatOneWorks) {
   for (const char* task : kTasks) {
-    const std::string error = error_of([&] { make_prompt({task, 1}, GetParam().count); });
+    const std::string error = error_of([&] {
+      make_prompt({task, 1}, of_prompts(GetParam().count));
+    });
     if (error.empty()) {
       EXPECT_THAT(task, testing::AnyOf("prose", "code"));
       continue;
@@ -80,11 +85,9 @@ TEST_P(Lengths, TooShortSaysTheLeastLengthAndThatOneWorks) {
     const std::string words = "it needs ";
     ASSERT_THAT(error, HasSubstr(words));
     const std::int64_t least = std::stoll(error.substr(error.find(words) + words.size()));
-    EXPECT_LE(GetParam().count(make_prompt({task, least}, GetParam().count).as_text()), least);
-    EXPECT_THAT(error_of([&] {
-                  make_prompt({task, least - 1}, GetParam().count);
-                }),
-                HasSubstr("too short"));
+    const auto count = of_prompts(GetParam().count);
+    EXPECT_LE(count(make_prompt({task, least}, count)), least);
+    EXPECT_THAT(error_of([&] { make_prompt({task, least - 1}, count); }), HasSubstr("too short"));
   }
 }
 
@@ -107,13 +110,15 @@ std::int64_t fitted(std::int64_t length, const CountTokens& count) {
 
 TEST(FitLength, FindsTheMostOfPiecesThatAreUneven) {
   // Nothing but the most pieces comes near enough: each next one costs more.
-  const auto squares = [](std::string_view text) {
+  const auto squares = [](const Prompt& prompt) {
+    const auto& text = prompt.text;
     return static_cast<std::int64_t>(text.size() * text.size());
   };
   EXPECT_EQ(fitted(1000, squares), 31);
   EXPECT_EQ(fitted(1, squares), 1);
   // A step in the middle of an even run.
-  const auto step = [](std::string_view text) {
+  const auto step = [](const Prompt& prompt) {
+    const auto& text = prompt.text;
     return static_cast<std::int64_t>(text.size() + (text.size() > 600 ? 5000 : 0));
   };
   EXPECT_EQ(fitted(2000, step), 600);
@@ -121,7 +126,7 @@ TEST(FitLength, FindsTheMostOfPiecesThatAreUneven) {
 
 TEST(FitLength, EndsWhereTokensDoNotGrow) {
   int calls = 0;
-  const auto none = [&](std::string_view) {
+  const auto none = [&](const Prompt&) {
     ++calls;
     return std::int64_t{0};
   };

@@ -33,7 +33,7 @@ using testing_support::error_of;
 
 Prompt prompt_of(const std::string& task, std::int64_t length = 2048, double depth = 0.5,
                  std::uint64_t seed = 0) {
-  return make_prompt({task, length, depth, seed}, count_quads);
+  return make_prompt({task, length, depth, seed}, of_prompts(count_quads));
 }
 
 std::vector<std::string> words_of(const std::string& text) {
@@ -84,7 +84,7 @@ TEST(Tasks, EveryExampleIsATaskWithItsAnswers) {
   }
   EXPECT_THAT(names,
               UnorderedElementsAreArray({"needle", "passkey", "vt", "cwe", "fwe", "running-total",
-                                         "list-edit", "state-tracking", "prose", "code"}));
+                                         "list-edit", "state-tracking", "tools", "prose", "code"}));
 }
 
 TEST(Tasks, AnswerTokensHaveRoomForTheAnswers) {
@@ -118,6 +118,7 @@ TEST(Tasks, PromptsStayTheSame) {
       {"running-total", 0x0bd9a7478f83a021},
       {"list-edit:items=4", 0x9a5302bc5400fa37},
       {"state-tracking", 0x0a0314209184af90},
+      {"tools:functions=3,turns=2", 0x0},
       {"prose", 0xc540a69d0ace6c08},
       {"code", 0xaff59a2569b08011}};
   for (const auto& [task, expected] : pinned)
@@ -127,7 +128,7 @@ TEST(Tasks, PromptsStayTheSame) {
 
 TEST(Tasks, TheSeedAloneChoosesTheAnswers) {
   for (const char* task : {"needle:queries=2", "passkey", "vt", "cwe", "running-total", "list-edit",
-                           "state-tracking"}) {
+                           "state-tracking", "tools", "tools:functions=8,arguments=6"}) {
     const auto answers = prompt_of(task).answers;
     EXPECT_EQ(prompt_of(task, 2048, 0.9).answers, answers) << task;
     EXPECT_EQ(prompt_of(task, 3000, 0.1).answers, answers) << task;
@@ -138,7 +139,8 @@ TEST(Tasks, TheSeedAloneChoosesTheAnswers) {
 TEST(Tasks, TurnsAreQuestionsOnOneText) {
   std::vector<Prompt> turns;
   for (std::int64_t turn = 1; turn <= 3; ++turn)
-    turns.push_back(make_prompt({"needle:turns=3,queries=2", 1000, 0.3, 5, turn}, count_quads));
+    turns.push_back(
+        make_prompt({"needle:turns=3,queries=2", 1000, 0.3, 5, turn}, of_prompts(count_quads)));
   std::set<std::string> answers;
   for (std::size_t i = 0; i < turns.size(); ++i) {
     const Prompt& prompt = turns[i];
@@ -164,7 +166,7 @@ TEST(Tasks, TurnsAreQuestionsOnOneText) {
   EXPECT_EQ(turns_of("prose"), 1);
   for (const std::int64_t turn : {0, 4})
     EXPECT_THAT(error_of([&] {
-                  make_prompt({"needle:turns=3", 1000, 0.5, 0, turn}, count_quads);
+                  make_prompt({"needle:turns=3", 1000, 0.5, 0, turn}, of_prompts(count_quads));
                 }),
                 HasSubstr("expected 1 to 3"));
 }
@@ -494,7 +496,8 @@ TEST(Tasks, WrongRequestsSayWhatThereIs) {
   const auto wrong = [](const std::string& task) { return error_of([&] { task_info(task); }); };
   EXPECT_THAT(wrong("haystack"), AllOf(HasSubstr("'haystack'"),
                                        HasSubstr("needle, passkey, vt, cwe, fwe, running-total, "
-                                                 "list-edit, state-tracking, prose and code")));
+                                                 "list-edit, state-tracking, tools, prose and "
+                                                 "code")));
   EXPECT_THAT(wrong(""), HasSubstr("no task ''"));
   EXPECT_THAT(wrong("needle:key=4"), AllOf(HasSubstr("'key'"), HasSubstr("keys, values, queries")));
   EXPECT_THAT(wrong("needle:"), HasSubstr("''"));
@@ -510,7 +513,7 @@ TEST(Tasks, WrongRequestsSayWhatThereIs) {
   EXPECT_THAT(wrong("needle:keys=5,values=2,queries=5,haystack=repeat"), IsEmpty());
 
   const auto refused = [](const TaskRequest& request) {
-    return error_of([&] { make_prompt(request, count_words); });
+    return error_of([&] { make_prompt(request, of_prompts(count_words)); });
   };
   EXPECT_THAT(refused({"needle", 0}), HasSubstr("0 tokens"));
   EXPECT_THAT(refused({"needle", kLongestPrompt + 1}), HasSubstr("16777216"));

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "data/tasks.hpp"
+
 namespace kvatlas::data {
 
 inline std::int64_t count_words(std::string_view text) {
@@ -22,6 +24,11 @@ inline std::int64_t count_quads(std::string_view text) {
 
 inline std::int64_t count_bytes(std::string_view text) {
   return static_cast<std::int64_t>(text.size());
+}
+
+/// The same of prompts, as text.
+inline CountTokens of_prompts(std::int64_t (*count)(std::string_view)) {
+  return [count](const Prompt& prompt) { return count(prompt.as_text()); };
 }
 
 /// How often `part` stands in `text`.

@@ -113,6 +113,24 @@ TEST(Requests, SayWhatDecidesTheAnswer) {
                 testing::Contains(member));
 }
 
+TEST(Requests, ChatsAreGivenFunctionsAsTheyAre) {
+  ServedPrompt prompt = prompt_of({});
+  prompt.tools = R"([{"type":"function","function":{"name":"find","parameters":{"z":1,"a":2}}}])";
+  prompt.tool_messages = R"([{"role":"user","content":"U"},{"role":"tool","content":"R"}])";
+  const std::string chat = request_of(chat_of(kVllm), prompt, {}).dump();
+  EXPECT_THAT(chat, HasSubstr("\"tools\":" + prompt.tools));
+  EXPECT_THAT(chat, HasSubstr("\"messages\":" + prompt.tool_messages));
+  EXPECT_EQ(request_of(kVllm, prompt, {}).at("prompt"), "text");
+}
+
+TEST(Requests, LlamaCppIsForcedByAGrammar) {
+  AskOptions options;
+  options.forced = {1, 2};
+  options.forced_text = "a\"b\\c\nd\x01 é";
+  EXPECT_EQ(request_of(kLlamaCpp, prompt_of({1}), options).at("grammar"),
+            R"(root ::= "a\"b\\c\x0Ad\x01 é")");
+}
+
 ServedAnswer answer_of(const ServerTable& server, const std::vector<std::string>& events,
                        std::int64_t prompt_tokens = 3, std::int64_t top = 0) {
   ServedAnswerReader reader(server);
@@ -194,6 +212,36 @@ TEST(Answers, OfTheOthers) {
                        R"({"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]})",
                        R"({"choices":[],"usage":{"prompt_tokens":30,"completion_tokens":2}})"});
   EXPECT_EQ(chat.text, "hi");
+}
+
+TEST(Answers, CallsOfChatsComeInPieces) {
+  const auto piece = [](const std::string& calls) {
+    return R"({"choices":[{"delta":{"tool_calls":)" + calls + R"(},"finish_reason":null}]})";
+  };
+  const std::vector<std::string> end = {
+      R"({"choices":[{"delta":{},"finish_reason":"tool_calls"}]})",
+      R"({"choices":[],"usage":{"prompt_tokens":30,"completion_tokens":9}})"};
+  const auto answered = [&](std::vector<std::string> events) {
+    events.insert(events.end(), end.begin(), end.end());
+    return answer_of(chat_of(kVllm), events);
+  };
+  const ServedAnswer two = answered(
+      {piece(R"([{"index":0,"id":"c","function":{"name":"find","arguments":""}}])"),
+       piece(R"([{"index":0,"function":{"arguments":"{\"a\""}}])"),
+       piece(
+           R"([{"index":0,"function":{"arguments":": 1}"}},{"index":1,"function":{"name":"s\"top"}}])")});
+  EXPECT_EQ(two.text,
+            "{\"name\": \"find\", \"arguments\": {\"a\": 1}}\n"
+            "{\"name\": \"s\\\"top\", \"arguments\": {}}");
+  EXPECT_EQ(two.finish, "tool_calls");
+  EXPECT_EQ(two.first_seconds, 0.5);
+  EXPECT_EQ(two.last_seconds, 1.5);
+  // What is no JSON stays none.
+  EXPECT_EQ(answered({piece(R"([{"function":{"name":"f","arguments":"{\"a"}}])")}).text,
+            "{\"name\": \"f\", \"arguments\": {\"a}");
+  EXPECT_THAT(error_of([&] { answered({piece(R"([{"index":64}])")}); }),
+              HasSubstr("more than 64 calls"));
+  EXPECT_THAT(error_of([&] { answered({piece("7")}); }), HasSubstr("no list of calls"));
 }
 
 TEST(Answers, OddOnesAreRefused) {

@@ -306,6 +306,75 @@ TEST(ComparedAnswers, ForcedOnesAreComparedAtEachToken) {
               HasSubstr("does not generate the tokens that it is given"));
 }
 
+TEST(Compared, ATextThatIsForcedMayBeMadeOfOtherTokens) {
+  ServedAnswer full, forced;
+  full.text = "abcd";
+  full.ids = {1, 2, 3, 4};
+  for (const std::int64_t id : full.ids) full.tokens.push_back({id, {{id, -0.1}, {90, -3}}});
+  forced = full;
+  const AskedPair alike = compare_answers(full, full, &forced, 2, true);
+  EXPECT_EQ(alike.agreement->low, 1);
+  EXPECT_EQ(alike.agreement->high, 1);
+  // At the third place it writes "cd" as one token: what it thinks of token 3 is known, and of
+  // token 4 nothing.
+  forced.ids = {1, 2, 34};
+  forced.tokens[1].top = {{90, -0.1}, {2, -3}};
+  forced.tokens[2] = {34, {{3, -0.1}, {34, -3}}};
+  forced.tokens.resize(3);
+  const AskedPair parted = compare_answers(full, full, &forced, 2, true);
+  EXPECT_EQ(parted.agreement->low, 0.5);
+  EXPECT_EQ(parted.agreement->high, 0.75);
+  EXPECT_EQ(parted.places, 3);
+  forced.text = "abx";
+  EXPECT_THAT(error_of([&] { compare_answers(full, full, &forced, 2, true); }),
+              HasSubstr("does not generate the text that its grammar allows"));
+}
+
+/// A stand-in for llama.cpp's server: one token for each letter of what its grammar allows, or else
+/// of what it says; it would rather begin each word with "x".
+LoopbackServer::Handle as_llama_cpp(const std::string& says) {
+  return [says](const HttpSeen& request, const HttpReply& reply) {
+    if (request.path == "/v1/models")
+      return void(reply.whole(200, R"({"data":[{"id":"m","owned_by":"llamacpp"}]})"));
+    if (request.path == "/props") return void(reply.whole(200, R"({"build_info":"b7000"})"));
+    const json asked = parse_json(request.body);
+    const std::string grammar = asked.value("grammar", ""), root = "root ::= \"";
+    const std::string said =
+        grammar.empty() ? says : grammar.substr(root.size(), grammar.size() - root.size() - 1);
+    std::string out;
+    for (const char c : said) {
+      const int best = says.find(c) == says.npos ? 'x' : c;
+      out += event({{"content", std::string(1, c)},
+                    {"tokens", {static_cast<int>(c)}},
+                    {"stop", false},
+                    {"completion_probabilities",
+                     {{{"id", static_cast<int>(c)},
+                       {"top_logprobs",
+                        {{{"id", best}, {"logprob", -0.1}}, {{"id", 1}, {"logprob", -4}}}}}}}});
+    }
+    out += event({{"content", ""},
+                  {"stop", true},
+                  {"stop_type", grammar.empty() ? "eos" : "limit"},
+                  {"tokens_evaluated", asked.at("prompt").size()},
+                  {"tokens_predicted", said.size()}});
+    reply.whole(200, out, "Content-Type: text/event-stream\r\n");
+  };
+}
+
+TEST(ServedPairs, LlamaCppGeneratesTheFullServersAnswer) {
+  LoopbackServer full(as_llama_cpp("abcd")), compressed(as_llama_cpp("abc"));
+  EndpointOptions options = options_of(full, compressed);
+  options.force_decode = true;
+  ServedPair pair(options);
+  const auto pairs = pair.ask(prompts_of(2), 0, nothing);
+  ASSERT_EQ(pairs.size(), 2u);
+  EXPECT_EQ(pairs[0].full_text, "abcd");
+  EXPECT_EQ(pairs[0].compressed_text, "abc");
+  EXPECT_EQ(pairs[0].agreement->low, 0.75);  // at "d" it would rather say "x"
+  EXPECT_EQ(pairs[0].agreement->high, 0.75);
+  EXPECT_EQ(pairs[0].places, 4);
+}
+
 TEST(DidItRun, IsSeenNotSeenOrNotKnown) {
   EXPECT_EQ(answer_sign(0, 0, 0, 0).seen, Seen::unknown);
   EXPECT_EQ(answer_sign(50, 0, 20, 0).seen, Seen::not_seen);

@@ -107,6 +107,37 @@ TEST(Chat, EarlierAnswersStandInTheirTurns) {
   for (const auto& [name, text] : expected) EXPECT_EQ(Chat(name, nullptr).render(turns), text);
 }
 
+// Functions, calls and what they gave back, as Hermes, Qwen and others write them.
+constexpr const char* kToolTemplate =
+    "{%- if tools %}{{ '<tools>' }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}"
+    "{{ '</tools>\\n' }}{% endif %}"
+    "{%- for m in messages %}{{ m.role ~ ': ' ~ m.content }}"
+    "{%- for call in m.tool_calls %}{{ '<tool_call>{\"name\": ' ~ call.function.name | tojson ~ "
+    "', \"arguments\": ' ~ call.function.arguments | tojson ~ '}</tool_call>' }}{% endfor %}"
+    "{{ '\\n' }}{% endfor %}{{ 'assistant: ' }}";
+
+TEST(Chat, FunctionsStandWhereTheTemplateHasThem) {
+  using ordered = nlohmann::ordered_json;
+  const auto tokenizer = with_template(kToolTemplate, json::object());
+  const Chat chat("auto", tokenizer.get());
+  EXPECT_TRUE(chat.knows_tools());
+  EXPECT_FALSE(Chat("chatml", nullptr).knows_tools());
+  EXPECT_FALSE(Chat("none", nullptr).knows_tools());
+  const auto refuses = with_template("{{ raise_exception('no user') }}", json::object());
+  EXPECT_FALSE(Chat("auto", refuses.get()).knows_tools());
+  const ordered messages = ordered::parse(R"([
+      {"role": "user", "content": "U"},
+      {"role": "assistant", "content": "", "tool_calls": [
+        {"id": "1", "type": "function", "function": {"name": "find", "arguments": {"z": 1, "a": "b"}}}]},
+      {"role": "tool", "content": "R"}])"),
+                tools = ordered::parse(R"([{"type": "function", "function": {"name": "find"}}])");
+  EXPECT_EQ(chat.render(messages, tools),
+            "<tools>{\"type\": \"function\", \"function\": {\"name\": \"find\"}}</tools>\n"
+            "user: U\nassistant: <tool_call>{\"name\": \"find\", \"arguments\": {\"z\": 1, \"a\": "
+            "\"b\"}}</tool_call>\ntool: R\nassistant: ");
+  EXPECT_EQ(chat.render({{"user", "U"}}), "user: U\nassistant: ");
+}
+
 std::string complaint(const std::string& chat, const Tokenizer* tokenizer, ErrorCode code) {
   try {
     Chat(chat, tokenizer).render(kSystemAndUser);
