@@ -118,7 +118,7 @@ TEST(Tasks, PromptsStayTheSame) {
       {"running-total", 0x0bd9a7478f83a021},
       {"list-edit:items=4", 0x9a5302bc5400fa37},
       {"state-tracking", 0x0a0314209184af90},
-      {"tools:functions=3,turns=2", 0x0},
+      {"tools:functions=3,turns=2", 0xfaaf3329fc89488a},
       {"prose", 0xc540a69d0ace6c08},
       {"code", 0xaff59a2569b08011}};
   for (const auto& [task, expected] : pinned)

@@ -220,7 +220,7 @@ TEST(Answers, CallsOfChatsComeInPieces) {
   };
   const std::vector<std::string> end = {
       R"({"choices":[{"delta":{},"finish_reason":"tool_calls"}]})",
-      R"({"choices":[],"usage":{"prompt_tokens":30,"completion_tokens":9}})"};
+      R"({"choices":[],"usage":{"prompt_tokens":30,"completion_tokens":7}})"};
   const auto answered = [&](std::vector<std::string> events) {
     events.insert(events.end(), end.begin(), end.end());
     return answer_of(chat_of(kVllm), events);
