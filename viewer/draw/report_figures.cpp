@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <QByteArray>
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 
@@ -12,6 +13,7 @@ namespace kvatlas::viewer {
 
 namespace {
 
+constexpr std::size_t kLargestWithCells = 4 * kLargestSvg;
 constexpr double kPngScale = 1.5;
 constexpr std::size_t kLargestTwin = 100u << 10U;  // of larger ones there is no dark twin
 
@@ -19,12 +21,17 @@ struct Shown {
   std::string type, bytes;
 };
 
-/// As vectors, or, where these take much room, as pixels.
+/// As vectors, or, where these take much room, as pixels. Cells of matrices stay vectors longer,
+/// and become pixels of the page's own size: a browser that shrinks them blends their colours.
 Shown shown(const Picture& picture, const Theme& theme) {
+  const auto charts = picture.charts();
+  const bool cells = std::any_of(charts.begin(), charts.end(),
+                                 [](const Chart* chart) { return !chart->matrices.empty(); });
   ImageOptions options;
   std::string svg = svg_bytes(picture, theme, options, {});
-  if (svg.size() <= kLargestSvg) return {"image/svg+xml", std::move(svg)};
-  options.scale = kPngScale;
+  if (svg.size() <= (cells ? kLargestWithCells : kLargestSvg))
+    return {"image/svg+xml", std::move(svg)};
+  options.scale = cells ? 1 : kPngScale;
   const QImage image = with_palette(to_image(picture, theme, options));
   return {"image/png", png_bytes(image, picture.title(), {})};
 }

@@ -99,12 +99,14 @@ QByteArray xmp_of(const std::string& title, const QString& description) {
       .toUtf8();
 }
 
-/// Viewers of SVG blend the cells of an image that they enlarge, into colours that the scale does
-/// not have. An image with a pixel for each of the picture's is left as it is: a viewer that
-/// shrinks it would otherwise drop rows and columns of it.
+/// Browsers blend the cells of an image that they enlarge, into colours that the scale does not
+/// have, although QSvgGenerator asks them to optimise for speed. An image with a pixel for each of
+/// the picture's is left as it is: a viewer that shrinks it would otherwise drop rows and columns
+/// of it.
 QString with_sharp_cells(const QString& svg) {
   static const QRegularExpression kImage(
-      "<image ([^>]*width=\"([^\"]*)\" height=\"([^\"]*)\"[^>]*base64,([^\"]{32}))");
+      "<image [^>]*width=\"([^\"]*)\" height=\"([^\"]*)\"[^>]*image-rendering=\"(optimizeSpeed)\""
+      "[^>]*base64,([^\"]{32})");
   constexpr qsizetype kWidth = 16, kHeight = 20;  // where a PNG file has its size
   QString out;
   qsizetype copied = 0;
@@ -112,11 +114,12 @@ QString with_sharp_cells(const QString& svg) {
     const auto image = found.next();
     const QByteArray head = QByteArray::fromBase64(image.captured(4).toLatin1());
     const auto pixels = [&](qsizetype at) { return qFromBigEndian<quint32>(head.data() + at); };
-    out += QStringView(svg).mid(copied, image.capturedStart(1) - copied);
-    if (pixels(kWidth) < image.captured(2).toDouble() ||
-        pixels(kHeight) < image.captured(3).toDouble())
-      out += "image-rendering=\"pixelated\" ";
-    copied = image.capturedStart(1);
+    if (pixels(kWidth) >= image.captured(1).toDouble() &&
+        pixels(kHeight) >= image.captured(2).toDouble())
+      continue;
+    out += QStringView(svg).mid(copied, image.capturedStart(3) - copied);
+    out += "pixelated";
+    copied = image.capturedEnd(3);
   }
   return out + svg.mid(copied);
 }
@@ -181,6 +184,7 @@ std::string pdf_bytes(const Picture& picture, const Theme& theme, const ImageOpt
   writer.setResolution(kDotsPerInch);
   writer.setDocumentXmpMetadata(xmp_of(picture.title(), text_of_origin(origin)));
   QPainter painter(&writer);
+  painter.setRenderHint(QPainter::LosslessImageRendering);  // JPEG would change the cells' colours
   paint_whole(painter, picture, theme, options, size);
   // Readers find objects by their place in the file: what goes leaves blanks.
   QByteArray pdf = buffer.data();

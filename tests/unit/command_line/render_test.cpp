@@ -96,7 +96,7 @@ TEST_F(Render, FiguresForPapers) {
   EXPECT_THAT(in_sight, AllOf(Not(HasSubstr("layers lazy")), Not(HasSubstr("quartiles")),
                               HasSubstr("layer mass")));
   const auto pdf = drawn(figure, "a.pdf");
-  EXPECT_THAT(pdf, AllOf(StartsWith("%PDF"), HasSubstr("/MediaBox [0 0 252 ")));
+  EXPECT_THAT(pdf, AllOf(StartsWith("%PDF"), HasSubstr("/MediaBox [0 0 252.")));
   EXPECT_EQ(pdf, drawn(figure, "b.pdf"));
   const auto wide =
       drawn({profile(), "--what", "blocks", "--column", "2", "--font-size", "12"}, "wide.svg");
