@@ -311,10 +311,12 @@ class ReportPage(unittest.TestCase):
               for (let x = Math.ceil((left + 1) * ratio); x < (left + width - 1) * ratio - 1; ++x) {
                 const [right, below] = [((x + 0.5) / ratio - left) / across, ((y + 0.5) / ratio - top) / down];
                 const column = Math.floor(right), row = Math.floor(below), value = values[row * columns.length + column];
+                // Where a cell is missing, hatches lie over it, whose edges are drawn between pixels.
                 const aside = Math.min(right - column, column + 1 - right) * across;
                 const edge = Math.min(across < 6 ? Infinity : aside, Math.min(below - row, row + 1 - below) * down);
                 // Numbers stand in the middle of wide cells.
-                if (value === 'missing' || edge <= near || (across / zoom >= 34 && aside > 3 * zoom)) continue;
+                const beside = [-1, 0, 1].flatMap((y) => [-1, 0, 1].map((x) => values[(row + y) * columns.length + column + x]));
+                if (beside.includes('missing') || edge <= near || (across / zoom >= 34 && aside > 3 * zoom)) continue;
                 const colour = [...context.getImageData(x, y, 1, 1).data].slice(0, 3).map((one) => one.toString(16).padStart(2, '0')).join('');
                 if (colour === '000000' || colour === 'ffffff') continue; // frames
                 ++pixels;
@@ -334,7 +336,7 @@ class ReportPage(unittest.TestCase):
         figures = self.run_js("""[...document.querySelectorAll('figure')].map((figure) => figure.id).filter((id) =>
           JSON.parse(document.querySelector(`#${id} script.readout`)?.textContent || '{"grids": []}').grids.length > 0)""")
         self.assertGreaterEqual(set(figures), {"blocks", "budgets", "rows", "mass"})
-        for width in (1280, 700):
+        for width in (1600, 1280, 700):
             self.browser.open(self.page, width=width, height=1400)
             for name in figures:
                 with self.subTest(figure=name, width=width):
@@ -342,7 +344,7 @@ class ReportPage(unittest.TestCase):
                     shot = self.browser.call("Page.captureScreenshot", format="png")["data"]
                     seen = self.run_js(f"{found}({json.dumps(shot)}, {json.dumps(name)})")
                     self.assertEqual((seen["strange"], seen["wrong"]), ({}, 0), seen)
-                    if width == 1280:
+                    if width == 1600:
                         self.assertGreater(seen["pixels"], 500)
 
     def test_light_and_dark(self):
