@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "calibrate/rules/policy_reports.hpp"
 #include "tests/gui/gui_support.hpp"
 #include "tests/gui/map_profile.hpp"
 #include "viewer/frame/baseline_beside.hpp"
@@ -100,6 +101,31 @@ TEST(Follow, APartOfThePromptIsTheSameShareOfTheOthers) {
   select(follower, {10, 21});
   EXPECT_EQ(leader.selection().current().tokens, (Tokens{20, 42}));
   EXPECT_EQ(follower.selection().current().tokens, (Tokens{10, 21}));
+}
+
+/// The document's scores, of prompts of the profile, are not the baseline's.
+TEST_F(Beside, ScoresAreThoseOfTheirOwnProfile) {
+  calibrate::Document document;
+  document.model = calibrate::model_info(session().profile()->header());
+  document.provenance.profile = session().profile()->fingerprint();
+  document.sections["simlayerkv"] = calibrate::section_of(calibrate::SimLayerKv{.keep = {4, 64}});
+  document.sections["simlayerkv"]["curve"] = {
+      {{"threshold", 0.5}, {"score", 0.5}, {"low", 0.4}, {"high", 0.6}, {"kv_ratio", 4}}};
+  calibrate::write_document(document, small_.folder() / "policy.json", true);
+  open_and_wait(session(), {small_.folder() / "policy.json"});
+  press("in.beside");
+  LazyScreen* screen = other();
+  ASSERT_NE(screen, nullptr);
+  const auto has_score = [](const LazyScreen& of) {
+    for (const Chart& chart : of.charts())
+      for (const Line& line : chart.lines)
+        if (line.label == "score") return true;
+    return false;
+  };
+  auto* front = qobject_cast<LazyScreen*>(window_->screen());
+  EXPECT_TRUE(wait_until([&] { return front->settled() && has_score(*front); }));
+  ASSERT_TRUE(wait_until([&] { return screen->settled() && !screen->charts().empty(); }));
+  EXPECT_FALSE(has_score(*screen));
 }
 
 TEST_F(Beside, SwipeShowsItRightOfALine) {

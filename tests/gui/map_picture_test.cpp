@@ -48,6 +48,13 @@ TEST_F(MapPictures, RegionHasItsCellsAndStatistics) {
                           HasSubstr("\n2,630,14,2,")));
 }
 
+TEST_F(MapPictures, RegionSaysTheCellsThatItSums) {
+  request_.region = parse_region("601:630,3:15");
+  const std::string csv = make_map_picture(source_, request_)->csv();
+  EXPECT_THAT(csv, AllOf(HasSubstr("# queries 600 to 629, keys 2 to 15:\n# sum"),
+                         HasSubstr("\n600,2,2,"), HasSubstr("\n628,14,2,")));
+}
+
 TEST_F(MapPictures, RegionBeyondTheSampleIsRefused) {
   request_.region = parse_region("600:800,0:16");
   EXPECT_THAT(testing_support::error_of([&] { make_map_picture(source_, request_); }),

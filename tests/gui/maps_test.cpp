@@ -240,6 +240,28 @@ TEST_F(MapViewTest, RectangleHasItsStatistics) {
   EXPECT_FALSE(view_.region_statistics_here());
 }
 
+TEST_F(MapViewTest, RectangleSaysTheBlocksThatItSums) {
+  show();
+  ASSERT_TRUE(settled());
+  ASSERT_EQ(view_.map().tiles().front().block, 8);
+  view_.set_region(TokenRectangle{4100, 1001, 30, 10});
+  EXPECT_THAT(view_.region_text().toStdString(),
+              HasSubstr("queries 4096 to 4135, keys 1000 to 1015 (whole blocks of 8)"));
+  EXPECT_THAT(view_.region_csv().toStdString(), HasSubstr("4096,40,1000,16,8,640"));
+}
+
+TEST_F(MapViewTest, ADifferenceIsNoFinerThanTheBaseline) {
+  testing_gui::write_map_profile(folder_.path() / "b.h5", {1024});
+  OpenedProfile coarse(folder_.path() / "b.h5",
+                       std::make_shared<profile::Reader>(folder_.path() / "b.h5"));
+  view_.set_subject({"difference", {profile_.get(), {{0, 1, 2}}}, {{{&coarse}, {{0, 1, 2}}}}, {}});
+  view_.set_viewport({4096, 1024, 1, 0, 0});
+  ASSERT_TRUE(settled());
+  const auto side = coarse.loader().levels(0).front().side;
+  EXPECT_LE(2 * 8192 / view_.map().tiles().front().block, 3 * side);
+  view_.set_subject({});
+}
+
 TEST_F(MapViewTest, TokensHaveTheirTextsWhereThereIsRoom) {
   show();
   std::vector<std::string> texts;
@@ -277,8 +299,12 @@ TEST_F(MapViewTest, TheTableHasTheGreatestCellsOrTheFocusedRows) {
   ASSERT_TRUE(settled());
   const Table all = view_.table();
   ASSERT_GT(all.rows.size(), 10u);
-  for (std::size_t i = 1; i < all.rows.size(); ++i)
+  const TokenRectangle seen = view_.viewport().tokens();
+  for (std::size_t i = 1; i < all.rows.size(); ++i) {
     EXPECT_GE(all.rows[i - 1][3].number, all.rows[i][3].number);
+    EXPECT_GE(all.rows[i][0].number, static_cast<double>(seen.first_query));
+    EXPECT_LT(all.rows[i][1].number, static_cast<double>(seen.first_key + seen.keys));
+  }
   view_.set_focus_cell(4200, 1100);
   const Table row = view_.table();
   ASSERT_FALSE(row.rows.empty());
@@ -676,6 +702,13 @@ TEST_F(MapsScreenTest, BaselineBesideAsDifferenceAndSwiped) {
   const QImage half = swiped.grab().toImage();
   drag(swiped, line, QPoint(200, 0));
   EXPECT_NE(swiped.grab().toImage(), half);
+  // A cell right of the line is the baseline's, with its own place there.
+  swiped.set_focus_cell(690, 20);
+  EXPECT_FALSE(swiped.focus_text().contains("baseline")) << qPrintable(swiped.focus_text());
+  swiped.set_focus_cell(690, 600);
+  EXPECT_TRUE(swiped.focus_text().contains("baseline · q 493 · k 428 · "))
+      << qPrintable(swiped.focus_text());
+  swiped.set_focus_cell(-1, -1);
   testing_gui::grab_screenshots(*screen_, session_, "maps-swipe");
   screen_->act(Act::swipe);
   EXPECT_EQ(screen_->compare(), Compare::off);

@@ -110,6 +110,66 @@ TEST(Picture, SvgHoldsMatricesAsImages) {
   EXPECT_THAT(svg, AllOf(HasSubstr("<image"), HasSubstr("head 1"), HasSubstr("delta 0.5")));
 }
 
+/// Each image of an SVG file, as its tag.
+std::vector<std::string> images_of(const std::string& svg) {
+  std::vector<std::string> out;
+  for (auto at = svg.find("<image "); at != svg.npos; at = svg.find("<image ", at + 1))
+    out.push_back(svg.substr(at, svg.find('>', at) - at));
+  return out;
+}
+
+TEST(Picture, SvgKeepsTheEdgesOfCells) {
+  const auto cells = images_of(svg_bytes(*chart_picture(matrices_chart(2, 5)), theme(), {}, {}));
+  ASSERT_EQ(cells.size(), 3u);  // two matrices and the legend
+  for (const auto& image : cells) EXPECT_THAT(image, HasSubstr("image-rendering=\"pixelated\""));
+  EXPECT_THAT(cells[0], testing::ContainsRegex(" x=\"[0-9]+\" y=\"[0-9]+\" width=\"[0-9]+\" "));
+  // One that has a pixel for each of the picture's would lose some of them where it is shrunk.
+  const auto many = images_of(svg_bytes(*chart_picture(matrices_chart(1, 700)), theme(), {}, {}));
+  EXPECT_THAT(many.at(0), Not(HasSubstr("pixelated")));
+}
+
+TEST(Picture, SquareMatricesAreEqualSquares) {
+  for (const int count : {1, 3, 6}) {
+    const auto picture = chart_picture(matrices_chart(count, 12));
+    for (const QSizeF size : {picture->size(), QSizeF(340, 500), QSizeF(900, 200)}) {
+      const auto grids = picture->readout(QRectF({0, 0}, size), theme()).grids;
+      ASSERT_EQ(std::ssize(grids), count);
+      for (const auto& grid : grids) {
+        EXPECT_EQ(grid.area.width(), grid.area.height());
+        EXPECT_EQ(grid.area.size(), grids.front().area.size());
+      }
+    }
+  }
+}
+
+TEST(Picture, PartsAroundTheMarksCanBeLeftOut) {
+  Theme bare = theme();
+  bare.titles = bare.notes = bare.legends = false;
+  const std::string svg = svg_bytes(*chart_picture(layers_chart()), bare, {}, {});
+  EXPECT_THAT(svg, HasSubstr("<title>Masses &lt;of&gt; four layers"));  // for whoever has the file
+  const auto in_sight = svg.substr(svg.find("</desc>"));
+  EXPECT_THAT(in_sight, AllOf(Not(HasSubstr("Masses")), Not(HasSubstr("a note below")),
+                              Not(HasSubstr("interval")), HasSubstr("mass (share)")));
+  const auto cells = images_of(svg_bytes(*chart_picture(matrices_chart(2, 5)), bare, {}, {}));
+  EXPECT_EQ(cells.size(), 2u);  // without the legend
+}
+
+TEST(Picture, PdfIsAPageOfTheSizeWithItsOrigin) {
+  const auto picture = chart_picture(layers_chart());
+  ImageOptions options;
+  options.size = {336, 240};
+  const std::string pdf = pdf_bytes(*picture, theme(), options, kOrigin);
+  EXPECT_THAT(pdf, StartsWith("%PDF-1."));
+  EXPECT_THAT(pdf,
+              AllOf(HasSubstr("/MediaBox [0 0 252.000000 180.000000]"), HasSubstr("threshold=0.5"),
+                    HasSubstr("p.h5, model &lt;small&gt;"), Not(HasSubstr("CreationDate"))));
+  EXPECT_THAT(pdf, HasSubstr("/FontFile"));  // texts stay texts
+  EXPECT_EQ(pdf, pdf_bytes(*picture, theme(), options, kOrigin));
+  // JPEG would blend the colours of cells.
+  EXPECT_THAT(pdf_bytes(*chart_picture(matrices_chart(2, 40)), theme(), {}, {}),
+              AllOf(HasSubstr("/Subtype /Image"), Not(HasSubstr("/DCTDecode"))));
+}
+
 TEST(Picture, PngHasItsSizeResolutionAndOrigin) {
   const testing_support::TemporaryFolder folder;
   const auto path = folder.path() / "chart.PNG";
@@ -157,7 +217,7 @@ TEST(Picture, RefusesWhatItCannotSave) {
     }
     return "saved";
   };
-  EXPECT_THAT(refusal({}, "a.jpg"), HasSubstr("neither .png, .svg nor .csv"));
+  EXPECT_THAT(refusal({}, "a.jpg"), HasSubstr("neither .png, .svg, .pdf nor .csv"));
   ImageOptions large;
   large.size = {20000, 10};
   large.scale = 2;

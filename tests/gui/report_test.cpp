@@ -5,6 +5,7 @@
 
 #include <QByteArray>
 #include <regex>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,6 +16,7 @@
 #include "tests/gui/gui_support.hpp"
 #include "tests/gui/map_profile.hpp"
 #include "tests/support/small_profile.hpp"
+#include "viewer/draw/picture_impl.hpp"
 #include "viewer/maps/tiles.hpp"
 #include "viewer/methods/choices_document.hpp"
 
@@ -102,6 +104,47 @@ TEST_F(Page, EveryThresholdHasTheAnswersOfTheRules) {
     some = some || savings.kept_bytes < savings.full_bytes;
   }
   EXPECT_TRUE(some);
+}
+
+/// What the slider shows is what the program draws, not what the page makes of it.
+TEST_F(Page, EveryStepOfASettingIsThePictureOfTheProgram) {
+  calibrate::testing_profile::write_profile(folder_.path() / "p.h5");
+  const std::string html = page(folder_.path() / "p.h5");
+  const auto& choices = request_.pictures.choices;
+  const LazyModel model = read_lazy_model(files_.source.required_profile(),
+                                          request_.pictures.positions, choices.lazy_arrays, {});
+  const std::string figure = between(html, "<figure id=\"lazy-layers\">", "</figure>");
+  const std::string packed = between(figure, "<script type=\"text/plain\" data-steps=\"", "<");
+  const QByteArray length = QByteArray::fromHex("04000000");  // Qt expects it in front
+  const json steps =
+      json::parse(qUncompress(length + QByteArray::fromBase64(QByteArray::fromStdString(
+                                           packed.substr(packed.find('>') + 1))))
+                      .toStdString());
+  ASSERT_EQ(steps["frames"].size(), 101u);
+  const auto text_of = [&](const json& runs) {
+    std::string out;
+    for (std::size_t i = 0; i < runs.size(); i += 2)
+      for (std::size_t line = runs[i]; line < std::size_t{runs[i]} + std::size_t{runs[i + 1]};
+           ++line)
+        out += steps["lines"][line].get<std::string>() + "\n";
+    return out;
+  };
+  std::set<std::string> titles;
+  for (const int hundredths : {0, 45, 60, 100}) {
+    LazySettings settings = choices.lazy;
+    settings.threshold = hundredths / 100.0;
+    const auto picture = chart_picture(lazy_view(model, settings).layers);
+    const json& frame = steps["frames"][static_cast<std::size_t>(hundredths)];
+    EXPECT_EQ(frame["title"], picture->title());
+    titles.insert(picture->title());
+    for (const bool dark : {false, true}) {
+      const std::string svg = svg_bytes(*picture, make_theme(dark, Headless::font()), {}, {});
+      EXPECT_EQ(text_of(frame[dark ? "dark" : "light"]), svg) << hundredths;
+    }
+  }
+  EXPECT_GT(titles.size(), 2u);
+  // A picture that depends on a setting and cannot follow it says so.
+  EXPECT_THAT(html, HasSubstr("<figure id=\"gate\" data-fixed=\""));
 }
 
 TEST_F(Page, NumbersAreForPeopleAndExactOnesBehindThem) {

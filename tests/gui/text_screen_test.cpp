@@ -165,6 +165,39 @@ TEST(TextScreen, AttentionThatTheLastRowsGive) {
   session.selection().set(selection);
   ASSERT_TRUE(
       wait_until([&] { return screen.text(0).text().title.find("L1.H0") != std::string::npos; }));
+
+  // What a token reads: exact for the last rows, blocks of the map for others.
+  const auto title_is = [&](const std::string& words) {
+    return wait_until([&] { return screen.text(0).text().title.find(words) != std::string::npos; });
+  };
+  auto* reads = screen.findChild<QComboBox*>("reads");
+  ASSERT_NE(reads, nullptr);
+  reads->setCurrentIndex(1);
+  EXPECT_TRUE(title_is("What token 699 reads, L1.H0"));
+  screen.text(0).choose(3);
+  QTest::mouseClick(screen.text(0).viewport(), Qt::LeftButton, {}, screen.text(0).place_of(3));
+  EXPECT_EQ(session.selection().current().query, 3);
+  EXPECT_TRUE(title_is("What tokens 2 to 3 read in the mean, by blocks of 2, L1.H0"));
+  EXPECT_EQ(screen.text(0).text().tokens[4].value, 0);  // a token that comes after it
+}
+
+TEST(TextFlow, LinesBreakBetweenWords) {
+  ShownText text;
+  for (const char* piece : {"some", " w", "ord", "s", " bro", "ken"})
+    text.tokens.push_back({piece});
+  text.prompt_tokens = text.tokens.size();
+  const QFont font("DejaVu Sans", 10);
+  const QFontMetricsF metrics(font);
+  TextFlow flow;
+  // Room for "some words bro".
+  flow.set(text, font, metrics.horizontalAdvance("some words bro") + 3);
+  EXPECT_EQ(flow.area_of(3).top(), 0);
+  EXPECT_GT(flow.area_of(4).top(), 0);
+  EXPECT_EQ(flow.area_of(4).left(), 0);
+  EXPECT_EQ(flow.area_of(5).top(), flow.area_of(4).top());
+  // A word that is longer than a line is cut.
+  flow.set_width(metrics.horizontalAdvance(" w") + 3);
+  EXPECT_GT(flow.area_of(2).top(), flow.area_of(1).top());
 }
 
 }  // namespace

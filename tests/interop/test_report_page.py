@@ -50,7 +50,7 @@ class ReportPage(unittest.TestCase):
 
     def tearDown(self):
         """Whatever a test did: nothing was fetched, nothing foreign ran, no error was raised."""
-        self.assertEqual(self.browser.requests, [self.page.resolve().as_uri()])
+        self.assertEqual({url.partition("#")[0] for url in self.browser.requests}, {self.page.resolve().as_uri()})
         self.assertEqual(self.browser.complaints, [])
 
     def run_js(self, expression: str):
@@ -138,17 +138,80 @@ class ReportPage(unittest.TestCase):
             at = next(a for a, row in zip(shown, rows) if float(row["threshold"]) == step / 100)
             self.assertAlmostEqual(float(at["lazy layers"]), lazy, delta=0.051)
 
-    def test_slider_moves_lines_by_key(self):
+    def test_slider_redraws_every_chart_that_depends_on_it(self):
+        whole = self.folder / "redrawn.csv"
+        shown = """(() => { const figure = document.querySelector('figure#lazy-layers'); return {
+          title: figure.querySelector('img').alt, picture: figure.querySelector('img').currentSrc, step: figure.dataset.step,
+          table: [...figure.querySelectorAll('tbody tr')].map((row) => row.cells[6].textContent)}; })()"""
+        before = self.run_js(shown)
+        self.run_js("document.querySelector('#setting-lazy-layers').focus()")  # its own slider, and the same setting
+        for _ in range(20):
+            self.browser.press("ArrowLeft")
+        step = self.run_js("document.querySelector('#setting-lazy-scores').value")
+        self.browser.wait(f"document.querySelector('figure#lazy-layers').dataset.step === '{step}'")
+        after = self.run_js(shown)
+        threshold = self.run_js("document.querySelector('#lazy-scores .setting label').textContent").split()[-1]
+        support.run("render", self.profile, self.document, "--what", "lazy-layers", "--threshold", threshold, "-o", whole, "--force")
+        lines = whole.read_text("utf-8").splitlines()
+        self.assertIn(f"# {after['title']}", lines)
+        rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
+        self.assertEqual(after["table"], [row["static"] for row in rows])
+        self.assertNotEqual(after["title"], before["title"])
+        self.assertNotEqual(after["picture"], before["picture"])
+        # The picture is another one at once, and in the other theme too; the pointer reads what is drawn.
+        picture = "document.querySelector('figure#lazy-rates img').src"
+        light = self.run_js(picture)
+        self.assertTrue(light.startswith("data:image/svg+xml;charset=utf-8,"))
+        self.run_js("(() => { const s = document.querySelector('#theme'); s.value = 'dark'; s.dispatchEvent(new Event('change')); })()")
+        self.assertNotEqual(self.run_js(picture), light)
+        # What does not follow says so; back at the document's setting it does not.
+        words = "document.querySelector('figure#mass .missing')"
+        self.assertIn("does not follow", self.run_js(f"{words}.textContent"))
+        self.assertFalse(self.run_js(f"{words}.hidden"))
+        self.browser.click("#lazy-scores .setting button")
+        self.browser.wait(f"document.querySelector('figure#lazy-layers img').alt === {json.dumps(before['title'])}")
+        self.assertTrue(self.run_js(f"{words}.hidden"))
+
+    def test_scores_that_were_not_measured_are_said_to_be_missing(self):
+        score = "[...document.querySelectorAll('#lazy-scores .answers > div')].find((one) => one.textContent.startsWith('score')).textContent"
+        self.assertIn("not measured here", self.run_js(score))
+
+    def test_texts_that_are_numbers_sort_as_numbers(self):
+        self.run_js("""(() => { const table = document.querySelector('h2#settings ~ .scroll table, h2#settings ~ * table');
+          table.id = 'of-settings'; })()""")
+        self.browser.click("#of-settings th:nth-child(3) button")
+        values = [row[2] for row in table_rows(self.browser, "#of-settings")]
+        numbers = [float(value) for value in values if re.fullmatch(r"-?[0-9.]+", value)]
+        self.assertGreater(len(numbers), 2)
+        self.assertEqual(numbers, sorted(numbers))
+
+    def test_the_address_keeps_what_is_chosen(self):
         self.run_js("document.querySelector('#setting-lazy-scores').focus()")
-        place = "document.querySelector('figure#lazy-layers .at-setting').style.top"
-        label = "document.querySelector('#lazy-scores .setting label').textContent"
-        before = self.run_js(label)
-        self.browser.press("ArrowRight")
-        self.assertNotEqual(self.run_js(label), before)
-        first = self.run_js(place)
-        self.browser.press("ArrowRight")
-        self.assertNotEqual(self.run_js(place), first)
-        self.assertFalse(self.run_js("document.querySelector('figure#lazy-layers .at-setting').hidden"))
+        for _ in range(5):
+            self.browser.press("ArrowLeft")
+        threshold = self.run_js("document.querySelector('#lazy-scores .setting label').textContent")
+        self.run_js("document.querySelector('#map-canvas').focus()")
+        for key in ("ArrowDown", "ArrowDown", "ArrowRight", "+", "+", "d"):
+            self.browser.press(key)
+        self.browser.wait("document.querySelector('#map-canvas').dataset.shown === '0.2.1'")
+        self.run_js("document.querySelector('nav a[href=\"#maps\"]').click()")
+        self.browser.wait("location.hash.startsWith('#maps&') && location.hash.includes('part=')")
+        self.browser.wait("location.hash.includes('threshold=') && location.hash.includes('at=L2.H1')")
+        place = "(({shown, perPixel, query, key}) => [shown, Number(perPixel), Number(query), Number(key)])(document.querySelector('#map-canvas').dataset)"
+        before, address = self.run_js(place), self.run_js("location.hash")
+        self.browser.open(self.page)
+        self.run_js(f"location.hash = {json.dumps(address)}")
+        self.browser.wait("document.querySelector('#map-canvas').dataset.shown === '0.2.1'")
+        after = self.run_js(place)
+        self.assertEqual(after[0], before[0])
+        for one, other in zip(after[1:], before[1:]):
+            self.assertAlmostEqual(one, other, delta=0.1)
+        self.assertEqual(self.run_js("document.querySelector('#lazy-scores .setting label').textContent"), threshold)
+        self.assertLess(abs(self.run_js("document.querySelector('#maps').getBoundingClientRect().top")), 900)
+        # What no page could have written is left alone.
+        for strange in ("#nowhere&threshold=x&part=1&at=L99.H99&sample=7", "#%E0%A4%A", "#a=b=c&&="):
+            self.run_js(f"location.hash = {json.dumps(strange)}")
+            self.run_js("new Promise((done) => setTimeout(done, 250))")
 
     def test_charts_say_what_is_under_the_pointer(self):
         readout = "document.querySelector('figure#lazy-rates .readout').textContent"
@@ -220,6 +283,69 @@ class ReportPage(unittest.TestCase):
         drawn = self.run_js("""(() => { const map = document.querySelector('#map-overview'), c = map.getContext('2d');
           return new Set(new Uint32Array(c.getImageData(0, 0, map.width, map.height).data.buffer)).size; })()""")
         self.assertGreater(drawn, 60)
+
+    def test_cells_have_exactly_the_colours_of_the_scale(self):
+        """On the screen, pixel by pixel, and where the page is narrow too: no browser blends neighbours."""
+        found = """(async (shot, name) => {
+          const image = new Image();
+          image.src = `data:image/png;base64,${shot}`;
+          await image.decode();
+          const screen = document.createElement('canvas');
+          [screen.width, screen.height] = [image.width, image.height];
+          const context = screen.getContext('2d');
+          context.drawImage(image, 0, 0);
+          const {palette, last} = JSON.parse(document.querySelector('#maps-data').textContent);
+          const index = new Map();
+          for (let i = last; i >= 0; --i) index.set(palette.slice(6 * i, 6 * i + 6), i);
+          const figure = document.getElementById(name), data = JSON.parse(figure.querySelector('script.readout').textContent);
+          const box = figure.querySelector('.stage').getBoundingClientRect(), zoom = box.width / data.size[0];
+          const ratio = devicePixelRatio, strange = {}, cells = [];
+          // Lines around cells are drawn over them, and lie between pixels where the page is narrow.
+          const own = Math.abs(zoom - 1) < 1e-6, near = ['blocks', 'mass'].includes(name) ? 2.5 : own ? 0 : 1;
+          let pixels = 0;
+          for (const {area, rows, columns, values} of data.grids) {
+            const [left, top, width, height] = area.map((at, i) => at * zoom + [box.x, box.y, 0, 0][i]);
+            const across = width / columns.length, down = height / rows.length;
+            if (!own && across < 6) continue; // which cell a pixel is of is not known
+            for (let y = Math.ceil((top + 1) * ratio); y < (top + height - 1) * ratio - 1; ++y)
+              for (let x = Math.ceil((left + 1) * ratio); x < (left + width - 1) * ratio - 1; ++x) {
+                const [right, below] = [((x + 0.5) / ratio - left) / across, ((y + 0.5) / ratio - top) / down];
+                const column = Math.floor(right), row = Math.floor(below), value = values[row * columns.length + column];
+                // Where a cell is missing, hatches lie over it, whose edges are drawn between pixels.
+                const aside = Math.min(right - column, column + 1 - right) * across;
+                const edge = Math.min(across < 6 ? Infinity : aside, Math.min(below - row, row + 1 - below) * down);
+                // Numbers stand in the middle of wide cells.
+                const beside = [-1, 0, 1].flatMap((y) => [-1, 0, 1].map((x) => values[(row + y) * columns.length + column + x]));
+                if (beside.includes('missing') || edge <= near || (across / zoom >= 34 && aside > 3 * zoom)) continue;
+                const colour = [...context.getImageData(x, y, 1, 1).data].slice(0, 3).map((one) => one.toString(16).padStart(2, '0')).join('');
+                if (colour === '000000' || colour === 'ffffff') continue; // frames
+                ++pixels;
+                if (!index.has(colour)) strange[colour] = (strange[colour] || 0) + 1;
+                else if (edge > 1 && across >= 6) cells.push([Number(value), index.get(colour)]);
+              }
+          }
+          cells.sort((a, b) => a[0] - b[0]);
+          let most = -1, before = -1, wrong = 0; // a greater value has no lower colour
+          for (const [i, [value, at]] of cells.entries()) {
+            if (i > 0 && value > cells[i - 1][0]) before = most;
+            wrong += at < before;
+            most = Math.max(most, at);
+          }
+          return {strange, wrong, pixels};
+        })"""
+        figures = self.run_js("""[...document.querySelectorAll('figure')].map((figure) => figure.id).filter((id) =>
+          JSON.parse(document.querySelector(`#${id} script.readout`)?.textContent || '{"grids": []}').grids.length > 0)""")
+        self.assertGreaterEqual(set(figures), {"blocks", "budgets", "rows", "mass"})
+        for width in (1600, 1280, 700):
+            self.browser.open(self.page, width=width, height=1400)
+            for name in figures:
+                with self.subTest(figure=name, width=width):
+                    self.browser.middle(f"figure#{name} .stage")
+                    shot = self.browser.call("Page.captureScreenshot", format="png")["data"]
+                    seen = self.run_js(f"{found}({json.dumps(shot)}, {json.dumps(name)})")
+                    self.assertEqual((seen["strange"], seen["wrong"]), ({}, 0), seen)
+                    if width == 1600:
+                        self.assertGreater(seen["pixels"], 500)
 
     def test_light_and_dark(self):
         ground = "getComputedStyle(document.body).backgroundColor"

@@ -30,10 +30,8 @@ QImage image_of(const Matrix& matrix, const Theme& theme) {
   const auto rows = static_cast<int>(matrix.row_labels.size());
   const auto columns = static_cast<int>(matrix.column_labels.size());
   if (rows < 1 || columns < 1) return {};
-  auto [low, high] = matrix.range;
-  if (!(high > low) || !std::isfinite(high - low)) low = 0, high = 1;
-  const bool difference = low == -high;
-  const Scale scale(ScaleKind::linear, {low, high});
+  const Scale scale = legend_scale(matrix);
+  const bool difference = scale.range().low == -scale.range().high;
   QImage image(columns, rows, QImage::Format_Indexed8);
   const auto colour = [](const QColor& of) {
     return Colour{static_cast<std::uint8_t>(of.red()), static_cast<std::uint8_t>(of.green()),
@@ -91,11 +89,16 @@ void ChartDrawing::set(Chart chart, const Theme& theme, const QRectF& area) {
 }
 
 void ChartDrawing::place(const QRectF& area) {
-  layout_ = layout_of(chart_, theme_, area);
+  layout_ = layout_of(chart_, theme_, area, least_);
   if (layout_.has_plot) {
     if (!curves_) curves_ = std::make_unique<Curves>();
     curves_->set(chart_, layout_, theme_);
   }
+}
+
+void ChartDrawing::set_frame(const ChartFrame& least) {
+  least_ = least;
+  place(layout_.area);
 }
 
 QPointF ChartDrawing::place_of(const Point& point, bool right) const {
@@ -229,7 +232,7 @@ QString ChartDrawing::whole_text_at(const QPointF& at) const {
 
 double ChartDrawing::mark_pixel(const Mark& mark) const {
   if (!layout_.has_plot) {  // on the legend of the matrices
-    if (chart_.matrices.empty()) return kNoNumber;
+    if (chart_.matrices.empty() || layout_.legend_bar.isEmpty()) return kNoNumber;
     const auto [low, high] = chart_.matrices.front().range;
     const double part = (mark.at - low) / (high - low);
     if (!(part >= 0 && part <= 1)) return kNoNumber;

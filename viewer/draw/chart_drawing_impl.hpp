@@ -30,6 +30,9 @@ class ChartDrawing {
   void set(Chart chart, const Theme& theme, const QRectF& area);
   /// Moves the chart to another area.
   void place(const QRectF& area);
+  /// Its frame by itself, and the one that it shares with a chart that it is compared with.
+  ChartFrame own_frame() const { return frame_of(layout_of(chart_, theme_, layout_.area)); }
+  void set_frame(const ChartFrame& least);
   void paint(QPainter& painter) const;
 
   const Chart& chart() const { return chart_; }
@@ -71,10 +74,13 @@ class ChartDrawing {
   /// Whether a point of the chart lies in this area.
   bool holds_points(const QRectF& area) const;
   QBrush bar_brush(std::size_t series, Emphasis emphasis) const;
+  void paint_bar(QPainter& painter, Fills& fills, const QRectF& area, std::size_t series,
+                 Emphasis emphasis) const;
 
   Chart chart_;
   Theme theme_;
   ChartLayout layout_;
+  ChartFrame least_;
   std::unique_ptr<Curves> curves_;
   std::vector<QImage> images_;  // one for each matrix, with one pixel for each cell
 };

@@ -137,6 +137,15 @@ double text_height(const QFont& font, const QString& text, double width) {
       .height();
 }
 
+/// That of all parts of a series, if they have the same.
+template <class Part>
+Emphasis common_emphasis(const std::vector<Part>& parts) {
+  const bool same = !parts.empty() && std::all_of(parts.begin(), parts.end(), [&](const auto& one) {
+    return one.emphasis == parts.front().emphasis;
+  });
+  return same ? parts.front().emphasis : Emphasis::normal;
+}
+
 std::vector<LegendEntry> legend_of(const Chart& chart) {
   using Kind = LegendEntry::Kind;
   std::vector<LegendEntry> out;
@@ -149,18 +158,26 @@ std::vector<LegendEntry> legend_of(const Chart& chart) {
     if (!label.empty()) out.push_back({kind, number, shape, emphasis, text});
   };
   for (std::size_t i = 0; i < chart.lines.size(); ++i)
-    add(Kind::line, line_look(chart, i), chart.lines[i].emphasis, chart.lines[i].label);
+    add(Kind::line, static_cast<int>(i), chart.lines[i].emphasis, chart.lines[i].label);
   for (std::size_t i = 0; i < chart.bands.size(); ++i)
     add(Kind::band, static_cast<int>(i), Emphasis::normal, chart.bands[i].label);
   // Where colours tell something else, shapes are grey.
   const auto shapes = chart.point_colours.empty() ? Emphasis::normal : Emphasis::reference;
   for (std::size_t i = 0; i < chart.points.size(); ++i)
-    add(Kind::points, points_look(chart, i), shapes, chart.points[i].label, chart.points[i].shape);
+    add(Kind::points, points_look(chart, i),
+        shapes == Emphasis::normal ? common_emphasis(chart.points[i].points) : shapes,
+        chart.points[i].label, chart.points[i].shape);
   for (std::size_t i = 0; i < chart.point_colours.size(); ++i)
     add(Kind::colour, point_colour_look(static_cast<int>(i)), Emphasis::normal,
         chart.point_colours[i]);
   for (std::size_t i = 0; i < chart.bars.size(); ++i)
-    add(Kind::bars, static_cast<int>(i), Emphasis::normal, chart.bars[i].label);
+    add(Kind::bars, static_cast<int>(i), common_emphasis(chart.bars[i].bars), chart.bars[i].label);
+  for (std::size_t i = 0; i < chart.bars.size(); ++i)
+    if (const auto& bars = chart.bars[i].bars;
+        common_emphasis(bars) != Emphasis::strong &&
+        std::any_of(bars.begin(), bars.end(),
+                    [](const Bar& bar) { return bar.emphasis == Emphasis::strong; }))
+      add(Kind::bars, static_cast<int>(i), Emphasis::strong, chart.strong_bars);
   if (!chart.boxes.empty()) add(Kind::box, 0, Emphasis::normal, "quartiles");
   bool strong = false, flagged = false;
   for (const auto& box : chart.boxes) {
@@ -237,7 +254,17 @@ double place_legend_beside(ChartLayout& out, const QFont& font, const QRectF& ar
   return width;
 }
 
-constexpr double kStretch = 1.7;  // of small multiples, longer side by shorter
+constexpr double kTickSpace = 7;  // between the legend's bar and the labels of its ticks
+
+/// Of the labels beside the legend's bar.
+double widest_tick(const Matrix& matrix, const QFontMetricsF& metrics) {
+  const Scale scale = legend_scale(matrix);
+  double widest_label = 0;
+  for (const auto& tick : ticks(scale, kMostLegendTicks))
+    widest_label =
+        std::max(widest_label, metrics.horizontalAdvance(tick_text(tick.value, tick.label)));
+  return widest_label;
+}
 
 /// As many columns as leave the cells largest.
 void place_matrices(const Chart& chart, const QFont& font, ChartLayout& out) {
@@ -283,27 +310,38 @@ void place_matrices(const Chart& chart, const QFont& font, ChartLayout& out) {
       cells.setLeft(cells.left() + place.row_label_width + 5);
     }
     if (place.column_labels) cells.setBottom(cells.bottom() - metrics.height() - 3);
-    if (square) {
-      // Of several, squares make room for their neighbours; what is left over is filled.
-      const double side = std::max(std::min(cells.width(), cells.height()), 1.0);
-      const double most = count == 1 ? side : kStretch * side;
-      cells.setSize({std::min(std::max(cells.width(), 1.0), most),
-                     std::min(std::max(cells.height(), 1.0), most)});
-      if (count == 1)
-        cells.moveLeft(cells.left() + std::max(0.0, (room.right() - cells.left() - side) / 2));
-    }
-    place.label.setLeft(cells.left());
     place.cells = cells;
     out.places.push_back(place);
   }
+  double side = 1e9;  // of squares, all of which are equal
+  for (const auto& place : out.places)
+    side = std::max(1.0, std::min({side, place.cells.width(), place.cells.height()}));
+  for (auto& place : out.places) {
+    QRectF& cells = place.cells;
+    if (square) cells.setSize({side, side});
+    if (square && count == 1)
+      cells.moveLeft(cells.left() + std::max(0.0, (room.right() - cells.left() - side) / 2));
+    // Whole pixels: half ones would blend colours at the edges.
+    cells = QRectF(cells.topLeft().toPoint(), cells.size().toSize().expandedTo({1, 1}));
+    place.label.setLeft(cells.left());
+  }
 }
 
-void place_plot(const Chart& chart, const Theme& theme, const QRectF& room, ChartLayout& out) {
+void widen(PlotAxis& axis, const ChartFrame::Range& least) {
+  if (!least) return;
+  axis.low = std::min(axis.low, least->first);
+  axis.high = std::max(axis.high, least->second);
+}
+
+void place_plot(const Chart& chart, const Theme& theme, const QRectF& room, const ChartFrame& least,
+                ChartLayout& out) {
   const QFont tick_font = sized_font(theme.font, kTickFont);
   const QFontMetricsF metrics(tick_font);
   const double line = metrics.height();
   out.x = plot_axis(chart, chart.x, Side::x);
   out.y = plot_axis(chart, chart.y, Side::y);
+  widen(out.x, least.x);
+  widen(out.y, least.y);
   out.has_right = chart.right.has_value();
   const double bottom = line + kTickLength + (chart.x.title.empty() ? 0 : line + 4) + 2;
   QRectF plot = room.adjusted(0, line / 2, 0, -bottom);
@@ -314,6 +352,7 @@ void place_plot(const Chart& chart, const Theme& theme, const QRectF& room, Char
                (y_titled ? line + 4 : 0));
   if (out.has_right) {
     out.right = plot_axis(chart, *chart.right, Side::right);
+    widen(out.right, least.right);
     set_ticks(out.right, chart, *chart.right, Side::right, most_y);
     plot.setRight(plot.right() - widest(out.right.ticks, metrics) - kTickLength - 4 -
                   (chart.right->title.empty() ? 0 : line + 4));
@@ -349,6 +388,12 @@ void place_plot(const Chart& chart, const Theme& theme, const QRectF& room, Char
 }
 
 }  // namespace
+
+Scale legend_scale(const Matrix& matrix) {
+  auto [low, high] = matrix.range;
+  if (!(high > low) || !std::isfinite(high - low)) low = 0, high = 1;
+  return {ScaleKind::linear, {low, high}};
+}
 
 QString plain_number(double value, int digits) {
   const double size = std::abs(value);
@@ -399,6 +444,13 @@ int line_look(const Chart& chart, std::size_t line) {
 int points_look(const Chart& chart, std::size_t series) {
   return line_look(chart, chart.lines.size()) + static_cast<int>(series);
 }
+int band_look(const Chart& chart, std::size_t band) {
+  const int line = chart.bands[band].line;
+  return line < 0 ? static_cast<int>(band) + 5 : line_look(chart, static_cast<std::size_t>(line));
+}
+bool shows_points(const Line& line) {
+  return line.points.size() <= 40 && !line.steps && line.emphasis != Emphasis::reference;
+}
 int point_colour_look(int colour) { return colour + 1; }
 int bars_look(const Chart& chart, std::size_t series) {
   return points_look(chart, chart.points.size()) + static_cast<int>(series);
@@ -425,34 +477,59 @@ std::pair<double, double> bar_sides(const Chart& chart, std::size_t series, std:
   return {left, left + width};
 }
 
-ChartLayout layout_of(const Chart& chart, const Theme& theme, const QRectF& area) {
+ChartFrame frame_of(const ChartLayout& layout) {
+  ChartFrame out{layout.title.height(), layout.notes.height(), layout.legend_height};
+  if (!layout.has_plot) return out;
+  out.x = {layout.x.low, layout.x.high};
+  out.y = {layout.y.low, layout.y.high};
+  if (layout.has_right) out.right = {layout.right.low, layout.right.high};
+  return out;
+}
+
+ChartFrame joined(const ChartFrame& one, const ChartFrame& other) {
+  const auto both = [](const ChartFrame::Range& a, const ChartFrame::Range& b) {
+    if (!a || !b) return a ? a : b;
+    return ChartFrame::Range({std::min(a->first, b->first), std::max(a->second, b->second)});
+  };
+  return {std::max(one.title, other.title),
+          std::max(one.notes, other.notes),
+          std::max(one.legend, other.legend),
+          both(one.x, other.x),
+          both(one.y, other.y),
+          both(one.right, other.right)};
+}
+
+ChartLayout layout_of(const Chart& chart, const Theme& theme, const QRectF& area,
+                      const ChartFrame& least) {
   ChartLayout out;
   out.area = area;
   out.has_plot = has_plot(chart);
   QRectF room = area.adjusted(kMargin, kMargin, -kMargin, -kMargin);
   if (room.width() < 40 || room.height() < 40) room = area;
-  if (!chart.title.empty()) {
+  if (theme.titles && !chart.title.empty()) {
     const QFont font = sized_font(theme.font, kTitleFont, true);
-    const double height = std::min(
-        text_height(font, QString::fromStdString(chart.title), room.width()), room.height() / 4);
+    const double height = std::max(
+        least.title, std::min(text_height(font, QString::fromStdString(chart.title), room.width()),
+                              room.height() / 4));
     out.title = {room.left(), room.top(), room.width(), height};
     room.setTop(room.top() + height + kGap);
   }
-  if (!chart.notes.empty()) {
+  if (theme.notes && (!chart.notes.empty() || least.notes > 0)) {
     const QFont font = sized_font(theme.font, kNoteFont);
     double height = 0;
     for (const auto& note : chart.notes)
       height += text_height(font, QString::fromStdString(note), room.width());
-    height = std::min(height, room.height() / 3);
+    height = std::max(least.notes, std::min(height, room.height() / 3));
     out.notes = {room.left(), room.bottom() - height, room.width(), height};
     room.setBottom(room.bottom() - height - kGap);
   }
-  if (out.has_plot) {
+  if (out.has_plot && theme.legends) {
     out.legend = legend_of(chart);
     const QFont font = sized_font(theme.font, kTickFont);
     const auto all = out.legend;
     // A chart of one series needs no legend, unless it has two axes that might be meant.
-    const double height = place_legend(out, font, room, chart.right ? 1 : 2);
+    const double height =
+        std::max(least.legend, place_legend(out, font, room, chart.right ? 1 : 2));
     // Long names in many rows would leave the chart no height.
     const double rows = height / (QFontMetricsF(font).height() + 4);
     if (height > room.height() / 3 && 3 * rows > static_cast<double>(all.size())) {
@@ -460,6 +537,7 @@ ChartLayout layout_of(const Chart& chart, const Theme& theme, const QRectF& area
       out.cut_texts.clear();
       room.setRight(room.right() - place_legend_beside(out, font, room) - kGap);
     } else if (height > 0) {
+      out.legend_height = height;
       room.setTop(room.top() + height + 2);
     }
   }
@@ -475,10 +553,18 @@ ChartLayout layout_of(const Chart& chart, const Theme& theme, const QRectF& area
       below.setTop(room.bottom() - height);
       plot_room.setBottom(below.top() - kGap);
     }
-    constexpr double kBar = 14, kBarRoom = 96;
-    out.legend_bar = {below.right() - kBarRoom + 16, below.top() + metrics.height() + 8, kBar,
-                      std::max(10.0, std::min(below.height() - 2 * metrics.height() - 16, 360.0))};
-    below.setRight(below.right() - kBarRoom);
+    if (theme.legends) {
+      constexpr double kBar = 14, kBeforeBar = 16, kMost = 96;
+      const double words =
+          std::max(kBar + kTickSpace + widest_tick(chart.matrices.front(), metrics),
+                   metrics.horizontalAdvance(QString::fromStdString(chart.matrices.front().unit)) -
+                       kBeforeBar + 4);
+      const double room_of_bar = std::min(kBeforeBar + words + 4, kMost);
+      out.legend_bar = {
+          below.right() - room_of_bar + kBeforeBar, below.top() + metrics.height() + 8, kBar,
+          std::max(10.0, std::min(below.height() - 2 * metrics.height() - 16, 360.0))};
+      below.setRight(below.right() - room_of_bar);
+    }
     if (!out.has_plot && !chart.y.title.empty()) {
       out.y_title = {below.left(), below.top(), metrics.height(), below.height()};
       below.setLeft(below.left() + metrics.height() + 4);
@@ -499,7 +585,7 @@ ChartLayout layout_of(const Chart& chart, const Theme& theme, const QRectF& area
     out.x_title.setRight(cells.right());
     out.x_title.moveTop(std::min(out.x_title.top(), cells.bottom() + metrics.height() + 6));
   }
-  if (out.has_plot) place_plot(chart, theme, plot_room, out);
+  if (out.has_plot) place_plot(chart, theme, plot_room, least, out);
   return out;
 }
 

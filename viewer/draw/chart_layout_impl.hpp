@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "viewer/draw/theme.hpp"
+#include "viewer/maps/scale.hpp"
 #include "viewer/models/chart.hpp"
 
 namespace kvatlas::viewer {
@@ -34,18 +35,28 @@ struct PlotAxis {
 /// One entry of the legend.
 struct LegendEntry {
   enum class Kind { line, band, points, colour, bars, box, flag, rest } kind = Kind::line;
-  int number = 0;  // of the look (see line_look()); for bars, of the series
+  int number = 0;  // of the line, the band or the bars; for points of the look (points_look())
   int shape = 0;
   Emphasis emphasis = Emphasis::normal;
   QString text;
   QRectF area = {};  // set by layout_of()
 };
 
+/// What two charts that are compared have in common, so that they line up: the least heights of
+/// what stands around the plot, and the least ranges of the axes.
+struct ChartFrame {
+  double title = 0, notes = 0, legend = 0;
+  using Range = std::optional<std::pair<double, double>>;
+  Range x = {}, y = {}, right = {};
+};
+ChartFrame joined(const ChartFrame& one, const ChartFrame& other);
+
 struct ChartLayout {
   QRectF area, title, notes, plot, matrices, legend_bar;
   QRectF x_title, y_title, right_title;
   PlotAxis x, y, right;
   bool has_plot = false, has_right = false;
+  double legend_height = 0;  // above the plot
   std::vector<LegendEntry> legend;
   struct MatrixPlace {
     QRectF label, cells;
@@ -72,7 +83,13 @@ inline constexpr double kGripIn = 12;
 bool has_plot(const Chart& chart);
 /// If a stack has more series than this, each gets its colour by its place in the stack.
 inline constexpr std::size_t kMostColours = 8;
-ChartLayout layout_of(const Chart& chart, const Theme& theme, const QRectF& area);
+ChartLayout layout_of(const Chart& chart, const Theme& theme, const QRectF& area,
+                      const ChartFrame& least = {});
+ChartFrame frame_of(const ChartLayout& layout);
+
+/// The scale of a matrix' colours, from 0 to 1 if its range is none.
+Scale legend_scale(const Matrix& matrix);
+inline constexpr int kMostLegendTicks = 9;
 
 /// A number with at most so many digits; whole numbers and thousands are written in full, such as
 /// "0.88246" and "131072".
@@ -86,6 +103,9 @@ QString axis_words(const Axis& axis);
 /// first numbers, points follow, then bars. Reference lines are counted by themselves.
 int line_look(const Chart& chart, std::size_t line);
 int points_look(const Chart& chart, std::size_t series);
+int band_look(const Chart& chart, std::size_t band);
+/// Lines of few points show where these are.
+bool shows_points(const Line& line);
 int point_colour_look(int colour);  // never black, which lines have
 int bars_look(const Chart& chart, std::size_t series);
 

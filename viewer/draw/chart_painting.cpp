@@ -15,6 +15,7 @@ namespace kvatlas::viewer {
 namespace {
 
 constexpr int kFlagShape = 4;
+constexpr double kLinePoint = 2.4;  // radius of a line's points
 
 QColor faded(QColor colour, double alpha) {
   colour.setAlphaF(static_cast<float>(alpha));
@@ -24,6 +25,11 @@ QColor faded(QColor colour, double alpha) {
 void set_pen(QPainter& painter, const QPen& pen, const QBrush& brush = Qt::NoBrush) {
   painter.setPen(pen);
   painter.setBrush(brush);
+}
+
+QBrush point_fill(const QColor& colour, Emphasis emphasis) {
+  if (emphasis == Emphasis::faint) return Qt::NoBrush;
+  return emphasis == Emphasis::strong ? colour : faded(colour, 0.25);
 }
 
 /// Text along the left or right side, read from below.
@@ -143,20 +149,30 @@ void ChartDrawing::paint_legend(QPainter& painter) const {
   for (const auto& entry : layout_.legend) {
     const QRectF swatch(entry.area.left(), entry.area.center().y() - 5, 20, 10);
     switch (entry.kind) {
-      case Kind::line:
-        painter.setPen(theme_.series_pen(entry.number, entry.emphasis));
+      case Kind::line: {
+        const auto line = static_cast<std::size_t>(entry.number);
+        const int look = line_look(chart_, line);
+        const QPen pen = theme_.series_pen(look, entry.emphasis);
+        painter.setPen(pen);
         painter.drawLine(QPointF(swatch.left(), swatch.center().y()),
                          QPointF(swatch.right(), swatch.center().y()));
+        if (!shows_points(chart_.lines[line])) break;
+        set_pen(painter, QPen(pen.color(), 1), pen.color());
+        paint_shape(painter, swatch.center(), look, kLinePoint);
         break;
-      case Kind::band:
-        set_pen(painter, Qt::NoPen, theme_.series_brush(entry.number + 5, Emphasis::faint));
+      }
+      case Kind::band: {
+        const QBrush brush = theme_.series_brush(
+            band_look(chart_, static_cast<std::size_t>(entry.number)), Emphasis::faint);
+        set_pen(painter, QPen(brush.color(), 1), brush);
         painter.drawRect(swatch);
         break;
+      }
       case Kind::points: {
         const QColor colour = entry.emphasis == Emphasis::reference
                                   ? theme_.faint_text
                                   : theme_.series_colour(entry.number);
-        set_pen(painter, QPen(colour, 1.5), faded(colour, 0.35));
+        set_pen(painter, QPen(colour, 1.3), point_fill(colour, entry.emphasis));
         paint_shape(painter, swatch.center(), entry.shape, 4.5);
         break;
       }
@@ -165,9 +181,7 @@ void ChartDrawing::paint_legend(QPainter& painter) const {
         painter.drawRect(swatch.adjusted(4, 0, -4, 0));
         break;
       case Kind::bars:
-        set_pen(painter, QPen(theme_.faint_text, 0.7),
-                bar_brush(static_cast<std::size_t>(entry.number), Emphasis::normal));
-        painter.drawRect(swatch);
+        paint_bar(painter, fills, swatch, static_cast<std::size_t>(entry.number), entry.emphasis);
         break;
       case Kind::flag:
         set_pen(painter, QPen(theme_.background, 1), theme_.warning);
@@ -202,20 +216,24 @@ void ChartDrawing::paint_bars(QPainter& painter) const {
   Fills fills(painter);
   for (std::size_t s = 0; s < chart_.bars.size(); ++s)
     for (std::size_t i = 0; i < chart_.bars[s].bars.size(); ++i) {
-      const auto& bar = chart_.bars[s].bars[i];
       const QRectF area = area_of({Part::Kind::bar, static_cast<int>(s), static_cast<int>(i)});
-      if (area.isEmpty()) continue;
-      const bool many = chart_.bars.size() > kMostColours;
-      const QColor edge = many ? theme_.background
-                               : faded(theme_.series_colour(bars_look(chart_, s)),
-                                       bar.emphasis == Emphasis::faint ? 0.4 : 0.8);
-      if (bar.emphasis == Emphasis::strong && !many) {  // filled, and hatched
-        painter.setPen(Qt::NoPen);
-        fills.rect(area, bar_brush(s, Emphasis::normal));
-      }
-      painter.setPen(QPen(edge, many ? 0.5 : 1));
-      fills.rect(area, bar_brush(s, bar.emphasis));
+      if (!area.isEmpty()) paint_bar(painter, fills, area, s, chart_.bars[s].bars[i].emphasis);
     }
+}
+
+/// Strong ones are filled, and hatched.
+void ChartDrawing::paint_bar(QPainter& painter, Fills& fills, const QRectF& area,
+                             std::size_t series, Emphasis emphasis) const {
+  const bool many = chart_.bars.size() > kMostColours;
+  const QColor edge = many ? theme_.background
+                           : faded(theme_.series_colour(bars_look(chart_, series)),
+                                   emphasis == Emphasis::faint ? 0.4 : 0.8);
+  if (emphasis == Emphasis::strong && !many) {
+    painter.setPen(Qt::NoPen);
+    fills.rect(area, bar_brush(series, Emphasis::normal));
+  }
+  painter.setPen(QPen(edge, many ? 0.5 : 1));
+  fills.rect(area, bar_brush(series, emphasis));
 }
 
 /// Strong ones are filled and hatched.
@@ -284,25 +302,22 @@ void ChartDrawing::paint_points(QPainter& painter) const {
         for (const double end : {point.low, point.high})
           painter.drawLine(QPointF(at.x() - 3, y(end)), QPointF(at.x() + 3, y(end)));
       }
-      const QColor fill = point.emphasis == Emphasis::strong ? colour : faded(colour, 0.25);
-      set_pen(painter, QPen(colour, count > 400 ? 0.8 : 1.3),
-              faint ? QBrush(Qt::NoBrush) : QBrush(fill));
+      set_pen(painter, QPen(colour, count > 400 ? 0.8 : 1.3), point_fill(colour, point.emphasis));
       if (stamps)
         stamps->paint(at, series.shape, radius);
       else
         paint_shape(painter, at, series.shape, radius);
     }
   }
-  // Lines of few points show where these are.
   for (std::size_t l = 0; l < chart_.lines.size(); ++l) {
     const auto& line = chart_.lines[l];
-    if (line.points.size() > 40 || line.steps || line.emphasis == Emphasis::reference) continue;
+    if (!shows_points(line)) continue;
     for (const auto& point : line.points) {
       const QPointF at = place_of(point, line.right && layout_.has_right);
       if (std::isnan(at.x())) continue;
       const QColor colour = theme_.series_pen(line_look(chart_, l), line.emphasis).color();
       set_pen(painter, QPen(colour, 1), colour);
-      paint_shape(painter, at, line_look(chart_, l), 2.4);
+      paint_shape(painter, at, line_look(chart_, l), kLinePoint);
     }
   }
 }

@@ -78,6 +78,20 @@ void ChartView::set_theme(const Theme& theme) {
   paint_anew();
 }
 
+void ChartView::line_up(ChartView& one, ChartView& other) {
+  const ChartFrame both =
+      joined(one.state_->drawing.own_frame(), other.state_->drawing.own_frame());
+  for (ChartView* view : {&one, &other}) {
+    view->state_->drawing.set_frame(both);
+    view->paint_anew();
+  }
+}
+
+void ChartView::stand_alone() {
+  state_->drawing.set_frame({});
+  paint_anew();
+}
+
 void ChartView::set_brushing(bool on) { state_->brushing = on; }
 
 QString ChartView::hover_text() const { return state_->hover_text; }

@@ -26,6 +26,10 @@ class ChartView : public QWidget {
   void set_theme(const Theme& theme);
   /// Sets whether dragging across the plot chooses a range of x.
   void set_brushing(bool on);
+  /// Gives two charts of the same size the same frame and ranges, so that they can be compared by
+  /// eye; each has its own again after stand_alone().
+  static void line_up(ChartView& one, ChartView& other);
+  void stand_alone();
 
   /// The part under the mouse and the part in focus, in words; empty if there is none.
   QString hover_text() const;

@@ -237,10 +237,8 @@ void Curves::set(const Chart& chart, const ChartLayout& layout, const Theme& the
     const auto lower = visible_parts(low, false, layout.x, layout.y);
     const auto upper = visible_parts(high, false, layout.x, layout.y);
     if (lower.size() != 1 || upper.size() != 1) continue;
-    const int line = chart.bands[i].line;
-    const int look =
-        line < 0 ? static_cast<int>(i) + 5 : line_look(chart, static_cast<std::size_t>(line));
-    plan.areas.push_back({lower.front(), upper.front(), theme.series_brush(look, Emphasis::faint)});
+    plan.areas.push_back(
+        {lower.front(), upper.front(), theme.series_brush(band_look(chart, i), Emphasis::faint)});
   }
   for (std::size_t i = 0; i < chart.lines.size(); ++i) {
     const auto& line = chart.lines[i];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/draw/grid_picture.hpp"
 
+#include <QFontMetricsF>
 #include <QPainter>
 #include <algorithm>
 #include <array>
@@ -13,7 +14,9 @@ namespace kvatlas::viewer {
 
 namespace {
 
-constexpr double kThumbnail = 48, kThumbnailGap = 4, kLeft = 40, kTop = 56, kBottom = 40;
+constexpr double kThumbnail = 48, kThumbnailGap = 4, kLeft = 40, kGridTitle = 20, kTop = 36,
+                 kBottom = 40, kGridRight = 16;
+constexpr double kGridPoints = 10;  // the size of text that these lengths suit
 
 Colour colour_of(const QColor& colour) {
   return {static_cast<std::uint8_t>(colour.red()), static_cast<std::uint8_t>(colour.green()),
@@ -37,8 +40,9 @@ class GridPicture : public Picture {
   }
   std::string title() const override { return scene_.title; }
   QSizeF size() const override {
-    return {std::max(620.0, kLeft + double(scene_.heads) * (kThumbnail + kThumbnailGap) + 16),
-            kTop + double(layers_.size()) * (kThumbnail + kThumbnailGap) + kBottom};
+    return {
+        std::max(620.0, kLeft + double(scene_.heads) * (kThumbnail + kThumbnailGap) + kGridRight),
+        kGridTitle + kTop + double(layers_.size()) * (kThumbnail + kThumbnailGap) + kBottom};
   }
   void paint(QPainter& painter, const QRectF& area, const Theme& theme) const override;
   std::string csv() const override;
@@ -57,46 +61,63 @@ void GridPicture::paint(QPainter& painter, const QRectF& area, const Theme& want
   painter.save();
   painter.fillRect(area, theme.background);
   painter.translate(area.topLeft());
-  const QSizeF own = size();
-  const double factor = std::min(area.width() / own.width(), area.height() / own.height());
+  // Text has the size of the font, and thumbnails take what it leaves.
+  const double factor = theme.font.pointSizeF() > 0 ? theme.font.pointSizeF() / kGridPoints : 1;
   painter.scale(factor, factor);
+  theme.font.setPointSizeF(kGridPoints);
+  const QSizeF own = area.size() / factor;
+  const double top = kTop + (theme.titles ? kGridTitle : 0), bottom = theme.legends ? kBottom : 4;
+  const double across = (own.width() - kLeft - kGridRight) / double(scene_.heads) - kThumbnailGap;
+  const double down =
+      (own.height() - top - bottom) / std::max<double>(1, double(layers_.size())) - kThumbnailGap;
+  const double side = std::max(2.0, std::floor(std::min(across, down)));
   QFont bold = theme.font;
   bold.setBold(true);
   painter.setFont(bold);
   painter.setPen(theme.text);
-  painter.drawText(QRectF(8, 0, own.width() - 16, 22), Qt::AlignLeft | Qt::AlignVCenter,
-                   QString::fromStdString(scene_.title));
+  if (theme.titles)
+    painter.drawText(QRectF(8, 0, own.width() - 16, 22), Qt::AlignLeft | Qt::AlignVCenter,
+                     QString::fromStdString(scene_.title));
   QFont small = theme.font;
   small.setPointSizeF(small.pointSizeF() * 0.8);
   painter.setFont(small);
   const Scale scale(scene_.kind, range_);
-  const int pixels =
-      std::clamp(static_cast<int>(kThumbnail * painter.deviceTransform().m11()), 48, 192);
+  const int pixels = std::clamp(static_cast<int>(side * painter.deviceTransform().m11()), 48, 192);
+  // Names that have no room are left out.
+  const QFontMetricsF metrics(painter.font());
+  const auto every = [&](double room) {
+    return static_cast<std::int64_t>(std::ceil(room / (side + kThumbnailGap)));
+  };
+  const std::int64_t heads_step =
+      every(metrics.horizontalAdvance(QString("H%1 ").arg(scene_.heads)));
+  const std::int64_t layers_step = every(metrics.height());
   const std::int64_t group = scene_.kv_heads > 0 ? scene_.heads / scene_.kv_heads : scene_.heads;
   for (std::int64_t head = 0; head < scene_.heads; ++head) {
-    const double x = kLeft + double(head) * (kThumbnail + kThumbnailGap);
+    const double x = kLeft + double(head) * (side + kThumbnailGap);
     painter.setPen(theme.text);
-    painter.drawText(QRectF(x, kTop - 16, kThumbnail, 14), Qt::AlignCenter,
-                     QString("H%1").arg(head));
+    if (head % heads_step == 0)
+      painter.drawText(QRectF(x - 20, top - 16, side + 40, 14), Qt::AlignCenter,
+                       QString("H%1").arg(head));
     if (group > 0 && head % group == 0) {
-      const double right = x + double(group) * (kThumbnail + kThumbnailGap) - kThumbnailGap - 1;
+      const double right = x + double(group) * (side + kThumbnailGap) - kThumbnailGap - 1;
       painter.setPen(theme.faint_text);
-      painter.drawLine(QPointF(x, kTop - 18), QPointF(right, kTop - 18));
-      painter.drawText(QRectF(x, kTop - 33, right - x, 14), Qt::AlignCenter,
-                       QString("KV %1").arg(head / group));
+      painter.drawLine(QPointF(x, top - 18), QPointF(right, top - 18));
+      const QString name = QString("KV %1").arg(head / group);
+      if (metrics.horizontalAdvance(name) <= right - x)
+        painter.drawText(QRectF(x, top - 33, right - x, 14), Qt::AlignCenter, name);
     }
   }
-  double y = kTop - kThumbnail - kThumbnailGap;
+  double y = top - side - kThumbnailGap;
   for (const std::int64_t layer : layers_) {
-    y += kThumbnail + kThumbnailGap;
+    y += side + kThumbnailGap;
     painter.setPen(theme.text);
-    painter.drawText(QRectF(0, y, kLeft - 6, kThumbnail), Qt::AlignRight | Qt::AlignVCenter,
-                     QString("L%1").arg(layer));
+    if (layer % layers_step == 0)
+      painter.drawText(QRectF(0, y - 8, kLeft - 6, side + 16), Qt::AlignRight | Qt::AlignVCenter,
+                       QString("L%1").arg(layer));
     for (std::int64_t head = 0; head < scene_.heads; ++head) {
       const auto at = static_cast<std::size_t>(layer * scene_.heads + head);
       if (!is_shown(at)) continue;
-      const QRectF box(kLeft + double(head) * (kThumbnail + kThumbnailGap), y, kThumbnail,
-                       kThumbnail);
+      const QRectF box(kLeft + double(head) * (side + kThumbnailGap), y, side, side);
       const auto& map = scene_.maps[at];
       if (map)
         painter.drawImage(box, thumbnail_image(*map, scale, pixels, theme));
@@ -106,6 +127,7 @@ void GridPicture::paint(QPainter& painter, const QRectF& area, const Theme& want
       painter.drawRect(box);
     }
   }
+  if (!theme.legends) return painter.restore();
   const QRectF bar(kLeft, own.height() - 30, std::min(220.0, own.width() - kLeft - 60), 9);
   for (int x = 0; x < static_cast<int>(bar.width()); ++x)
     painter.fillRect(QRectF(bar.left() + x, bar.top(), 1.2, bar.height()),

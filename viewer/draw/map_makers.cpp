@@ -95,9 +95,9 @@ std::vector<PlacedTile> read_tiles(TileSource& tiles, const MapKey& key,
   return placed;
 }
 
-std::vector<std::string> region_notes(const MapScene& scene, std::int64_t block) {
-  const RegionStatistics found = region_statistics(scene, block);
-  const TokenRectangle& part = *scene.region;
+std::vector<std::string> region_notes(const MapScene& scene) {
+  const RegionStatistics found = region_statistics(scene);
+  const TokenRectangle part = region_tokens(scene);
   return {str("queries ", part.first_query, " to ", part.first_query + part.queries - 1, ", keys ",
               part.first_key, " to ", part.first_key + part.keys - 1, ":"),
           str("sum ", fixed_text(found.sum, 4), ", mean ", fixed_text(found.mean, 4), ", greatest ",
@@ -139,14 +139,14 @@ PicturePtr make_map_picture(const PictureSource& source, const PictureRequest& r
   scene.viewport.first_key = static_cast<double>(part.first_key);
   scene.viewport = limited(scene.viewport, about.n_tokens);
   auto quantised = std::make_shared<QuantisedMap>();
-  quantised->place(read_tiles(*tiles, key, levels, scene.viewport));
+  quantised->place(read_tiles(*tiles, key, levels, scene.viewport), scene.viewport.tokens());
   quantised->rescale({});
   scene.map = std::move(quantised);
   if (request.region) {
     scene.region = part;
     key.reduction = Reduction::maximum;
     scene.other = read_tiles(*tiles, key, levels, scene.viewport);
-    scene.notes = region_notes(scene, scene.map->tiles().front().block);
+    scene.notes = region_notes(scene);
   }
   return map_picture(std::move(scene), size);
 }

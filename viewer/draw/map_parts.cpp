@@ -234,7 +234,7 @@ void paint_overlays(QPainter& painter, const MapLayout& layout, const Theme& the
         line(at(double(edge), double(edge)), at(n, double(edge)), Qt::DotLine);
   }
   if (scene.region) {
-    const QRectF part = rectangle_of(layout, scene, *scene.region);
+    const QRectF part = rectangle_of(layout, scene, region_tokens(scene));
     painter.setBrush(Qt::NoBrush);
     painter.setPen(QPen(QColor(0, 0, 0, 200), 3));
     painter.drawRect(part);
@@ -306,7 +306,7 @@ void paint_legend(QPainter& painter, const MapLayout& layout, const Theme& theme
 
   // How many of the values in sight lie there, to the left.
   const QRectF& area = layout.legend_histogram;
-  if (legend.kind() != ScaleKind::rank && !map.sample().empty()) {
+  if (scene.noted && legend.kind() != ScaleKind::rank && !map.sample().empty()) {
     std::vector<double> bins(40, 0);
     for (const float value : map.sample()) {
       if (legend.kind() == ScaleKind::log && value <= 0) continue;
@@ -326,6 +326,7 @@ void paint_legend(QPainter& painter, const MapLayout& layout, const Theme& theme
       const double y = legend_place(bar, legend, bound);
       painter.setPen(QPen(theme.accent, 2));
       painter.drawLine(QPointF(area.left(), y), QPointF(bar.right() + 3, y));
+      if (scene.still) continue;
       painter.setBrush(theme.accent);
       painter.drawEllipse(QPointF(area.left() + 3, y), 4, 4);
     }
@@ -338,12 +339,13 @@ void paint_legend(QPainter& painter, const MapLayout& layout, const Theme& theme
                      QString::fromStdString(tick.label));
   }
 
+  if (!scene.noted) return painter.restore();
   const QuantiseCounts counts = map.counts();
   QStringList notes = {scale_name(map.settings())};
   notes << (scene.locked_range          ? "range locked"
             : map.settings().range      ? "range set by hand"
             : map.settings().difference ? "range symmetric about 0"
-                                        : "range: 1 to 99 % of the tiles in sight");
+                                        : "range: 1 to 99 % of what is in sight");
   if (counts.under_floor > 0 && !map.settings().difference)
     notes << QString("%L1 of %L2 cells under the floor").arg(counts.under_floor).arg(counts.shown);
   if (counts.missing > 0) notes << QString("%L1 cells missing (hatched)").arg(counts.missing);

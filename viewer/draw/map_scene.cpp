@@ -2,6 +2,7 @@
 #include "viewer/draw/map_scene.hpp"
 
 #include <QFontMetricsF>
+#include <QPaintEngine>
 #include <QPainter>
 #include <algorithm>
 #include <array>
@@ -16,6 +17,9 @@ namespace kvatlas::viewer {
 namespace {
 
 constexpr double kTitleHeight = 22, kStrip = 26, kPartGap = 4, kLeftAxis = 104, kLegendWidth = 158;
+// Where neither texts of tokens nor notes need the room.
+constexpr double kLeftNumbers = 74, kLegendBarAlone = 84, kRightAlone = 20;
+constexpr double kMapPoints = 10;  // the size of text that these lengths suit
 constexpr double kBottomAxis = 36, kBottomTexts = 100, kLane = 15;
 constexpr double kLeastTokenPixels = 12;
 
@@ -39,14 +43,27 @@ class MapPicture : public Picture {
   QSizeF size() const override { return size_; }
   void paint(QPainter& painter, const QRectF& area, const Theme& theme) const override {
     MapScene scene = scene_;
-    const QRectF map = map_layout(area, scene).map;
+    scene.titled = theme.titles;
+    scene.noted = theme.notes;
+    scene.has_legend = theme.legends;
+    scene.still = true;
+    // Larger text has a larger frame around it.
+    const double zoom = theme.font.pointSizeF() > 0 ? theme.font.pointSizeF() / kMapPoints : 1;
+    Theme own = theme;
+    own.font.setPointSizeF(kMapPoints);
+    const QRectF room({0, 0}, area.size() / zoom);
+    painter.save();
+    painter.translate(area.topLeft());
+    painter.scale(zoom, zoom);
+    const QRectF map = map_layout(room, scene).map;
     // As many tokens a side as before, in the pixels that there are.
     const double width = scene.viewport.width, height = scene.viewport.height;
     if (width > 0 && height > 0)
       scene.viewport.tokens_per_pixel *= std::max(width / map.width(), height / map.height());
     scene.viewport.width = static_cast<int>(map.width());
     scene.viewport.height = static_cast<int>(map.height());
-    paint_map(painter, area, theme, scene);
+    paint_map(painter, room, own, scene);
+    painter.restore();
   }
   std::string csv() const override;
 
@@ -100,13 +117,34 @@ std::string token_text(const TokenList& tokens, std::int64_t token) {
   return (*tokens)[token];
 }
 
-RegionStatistics region_statistics(const MapScene& scene, std::int64_t block_tokens) {
+std::int64_t block_in_sight(const MapScene& scene) {
+  const bool known = scene.map && !scene.map->tiles().empty();
+  return known ? scene.map->tiles().front().slot_block : scene.finest_block;
+}
+
+TokenRectangle region_tokens(const MapScene& scene) {
+  return blocks_touched(*scene.region, block_in_sight(scene), scene.n_tokens);
+}
+
+MapUnder map_under(const MapScene& scene, std::int64_t query, std::int64_t key) {
+  const Viewport& viewport = scene.viewport;
+  const double line = viewport.first_key + scene.swipe * viewport.width * viewport.tokens_per_pixel;
+  if (!scene.swiped || static_cast<double>(key) + 0.5 < line)
+    return {scene.map.get(), query, key, scene.n_tokens, false};
+  const auto there = [&](std::int64_t token) {
+    return static_cast<std::int64_t>((static_cast<double>(token) + 0.5) * scene.swiped_scale);
+  };
+  const auto n_tokens = std::llround(double(scene.n_tokens) * scene.swiped_scale);
+  return {scene.swiped.get(), there(query), there(key), n_tokens, true};
+}
+
+RegionStatistics region_statistics(const MapScene& scene) {
   const std::span<const PlacedTile> shown = scene.map->tiles();
   const bool means = scene.reduction == Reduction::mean;
   const auto maxima = means ? std::span<const PlacedTile>(scene.other) : shown;
   return region_statistics(means ? shown : scene.other,
                            scene.several ? std::span<const PlacedTile>() : maxima, *scene.region,
-                           block_tokens, scene.n_tokens);
+                           block_in_sight(scene), scene.n_tokens);
 }
 
 MapLayout map_layout(const QRectF& area, const MapScene& scene) {
@@ -117,26 +155,34 @@ MapLayout map_layout(const QRectF& area, const MapScene& scene) {
   }
   const double lanes = scene.lanes.empty() ? 0 : kPartGap + kLane * double(scene.lanes.size());
   const double bottom = shows_token_texts(scene) ? kBottomTexts : kBottomAxis;
-  const double left = area.left() + kLeftAxis;
-  const double top = area.top() + kTitleHeight + kStrip + kPartGap;
-  const double width = std::max(16.0, area.width() - kLeftAxis - kStrip - kPartGap - kLegendWidth);
-  const double height =
-      std::max(16.0, area.height() - kTitleHeight - kStrip - kPartGap - bottom - lanes);
-  layout.title = {area.left() + 8, area.top(), area.width() - 16, kTitleHeight};
+  const bool numbers = scene.still && !shows_token_texts(scene) && scene.lanes.empty();
+  const double axis = numbers ? kLeftNumbers : kLeftAxis;
+  const double title = scene.titled ? kTitleHeight : 0;
+  const double legend = !scene.has_legend ? kRightAlone
+                        : scene.noted     ? kLegendWidth
+                                          : kLegendBarAlone;
+  const double left = area.left() + axis;
+  const double top = area.top() + title + kStrip + kPartGap;
+  const double width = std::max(16.0, area.width() - axis - kStrip - kPartGap - legend);
+  const double height = std::max(16.0, area.height() - title - kStrip - kPartGap - bottom - lanes);
+  layout.title = {area.left() + 8, area.top(), area.width() - 16, title};
   layout.map = {left, top, std::floor(width), std::floor(height)};
   const QRectF& map = layout.map;
   layout.top_strip = {map.left(), map.top() - kPartGap - kStrip, map.width(), kStrip};
   layout.right_strip = {map.right() + kPartGap, map.top(), kStrip, map.height()};
-  layout.left_axis = {area.left(), map.top(), kLeftAxis, map.height()};
+  layout.left_axis = {area.left(), map.top(), axis, map.height()};
   layout.bottom_axis = {map.left(), map.bottom(), map.width(), bottom};
   layout.lanes = {map.left(), map.bottom() + bottom, map.width(), lanes};
-  layout.legend = {layout.right_strip.right() + 12, map.top() - kStrip, kLegendWidth - 16,
+  if (!scene.has_legend) return layout;
+  layout.legend = {layout.right_strip.right() + 12, map.top() - kStrip, legend - 16,
                    map.height() + kStrip};
-  const double notes = scene.notes.empty() ? std::min(170.0, layout.legend.height() * 0.45)
-                                           : std::min(230.0, layout.legend.height() * 0.66);
+  const double notes = !scene.noted          ? 40
+                       : scene.notes.empty() ? std::min(170.0, layout.legend.height() * 0.45)
+                                             : std::min(230.0, layout.legend.height() * 0.66);
   const double bar = std::max(24.0, layout.legend.height() - 20 - notes);
-  layout.legend_bar = {layout.legend.left() + 36, layout.legend.top() + 20, 14, bar};
-  layout.legend_histogram = {layout.legend_bar.left() - 36, layout.legend_bar.top(), 34, bar};
+  const double histogram = scene.noted ? 36 : 4;
+  layout.legend_bar = {layout.legend.left() + histogram, layout.legend.top() + 20, 14, bar};
+  layout.legend_histogram = {layout.legend.left(), layout.legend_bar.top(), histogram - 2, bar};
   layout.legend_notes = {layout.legend.left(), layout.legend_bar.bottom() + 14,
                          layout.legend.width(), notes - 14};
   return layout;
@@ -185,9 +231,13 @@ void paint_map(QPainter& painter, const QRectF& area, const Theme& theme, const 
   painter.fillRect(area, theme.background);
   painter.setFont(theme.font);
   const MapLayout layout = map_layout(area, scene);
-  if (!scene.bare) paint_title(painter, layout, theme, scene);
+  if (!scene.bare && scene.titled) paint_title(painter, layout, theme, scene);
   if (scene.map) {
-    const double ratio = std::clamp(painter.deviceTransform().m11(), 0.5, 4.0);
+    // What is drawn for paper, small or as a page, is printed with more pixels than 96 an inch.
+    const auto engine = painter.paintEngine()->type();
+    const double own = painter.deviceTransform().m11();
+    const bool paper = engine == QPaintEngine::Pdf || (engine == QPaintEngine::SVG && own < 1);
+    const double ratio = paper ? 4 : std::clamp(own, 0.5, 4.0);
     painter.drawImage(layout.map.topLeft(), map_image(*scene.map, scene.viewport, theme, ratio));
     if (scene.swiped && scene.swipe < 1) {
       painter.save();
@@ -201,9 +251,11 @@ void paint_map(QPainter& painter, const QRectF& area, const Theme& theme, const 
       painter.drawLine(right.topLeft(), right.bottomLeft());
       painter.restore();
     }
+    // Under a swipe the sums would be of one of the maps alone.
+    const bool two_maps = scene.swiped && scene.swipe < 1;
     if (!scene.bare) {
-      paint_edges(painter, layout, theme, scene);
-      paint_legend(painter, layout, theme, scene);
+      if (!two_maps) paint_edges(painter, layout, theme, scene);
+      if (scene.has_legend) paint_legend(painter, layout, theme, scene);
     }
   }
   paint_overlays(painter, layout, theme, scene);

@@ -32,7 +32,9 @@ struct MapScene {
   Reduction reduction = Reduction::mean;
   bool locked_range = false;
   bool bare = false;  // the cells alone are painted, without title, axes, strips and legend
-  Viewport viewport;  // in pixels of 96 dpi; as large as MapLayout::map
+  bool titled = true, noted = true, has_legend = true;  // what stands around the cells
+  bool still = false;  // nothing can be dragged: the ends of the range have no handles
+  Viewport viewport;   // in pixels of 96 dpi; as large as MapLayout::map
   std::shared_ptr<const QuantisedMap> map;
   std::shared_ptr<const QuantisedMap> swiped;  // shown right of `swipe`; may be null
   double swipe = 1;                            // where it begins, as a share of the width
@@ -52,8 +54,21 @@ struct MapScene {
   bool several = false;  // the map is a mean of maps, of which no maxima are stored
 };
 
+/// How many tokens a block of the level in sight is wide.
+std::int64_t block_in_sight(const MapScene& scene);
+/// The tokens that the statistics of scene.region, which must be set, are of: all blocks in sight
+/// that it touches.
+TokenRectangle region_tokens(const MapScene& scene);
 /// Statistics of scene.region, which must be set, from those tiles that have been read.
-RegionStatistics region_statistics(const MapScene& scene, std::int64_t block_tokens);
+RegionStatistics region_statistics(const MapScene& scene);
+
+/// The map under a key, which is the swiped one right of the line, and the place of a pair there.
+struct MapUnder {
+  const QuantisedMap* map = nullptr;
+  std::int64_t query = 0, key = 0, n_tokens = 0;
+  bool swiped = false;
+};
+MapUnder map_under(const MapScene& scene, std::int64_t query, std::int64_t key);
 
 struct MapLayout {
   QRectF title, map, top_strip, right_strip, left_axis, bottom_axis, lanes, legend, legend_bar,

@@ -176,9 +176,10 @@ void ChartDrawing::paint_matrix(QPainter& painter, std::size_t number) const {
 
 void ChartDrawing::paint_legend_bar(QPainter& painter) const {
   const auto& matrix = chart_.matrices.front();
-  auto [low, high] = matrix.range;
-  if (!(high > low) || !std::isfinite(high - low)) low = 0, high = 1;
   const QRectF bar = layout_.legend_bar;
+  if (bar.isEmpty()) return;
+  const Scale scale = legend_scale(matrix);
+  const auto [low, high] = scale.range();
   const ColourMap map = low == -high ? ColourMap::blue_white_brown : theme_.colours;
   QImage image(1, 256, QImage::Format_RGB32);
   for (int i = 0; i < 256; ++i) {
@@ -192,8 +193,8 @@ void ChartDrawing::paint_legend_bar(QPainter& painter) const {
   const QFont font = sized_font(theme_.font, kTickFont);
   const QFontMetricsF metrics(font);
   painter.setFont(font);
-  const Scale scale(ScaleKind::linear, {low, high});
-  const int most = std::clamp(static_cast<int>(bar.height() / (2 * metrics.height())), 2, 9);
+  const int most =
+      std::clamp(static_cast<int>(bar.height() / (2 * metrics.height())), 2, kMostLegendTicks);
   for (const auto& tick : ticks(scale, most)) {
     const double at = bar.bottom() - tick.position * bar.height();
     painter.setPen(QPen(theme_.faint_text, 1));
@@ -203,9 +204,11 @@ void ChartDrawing::paint_legend_bar(QPainter& painter) const {
                      Qt::AlignLeft | Qt::AlignVCenter, tick_text(tick.value, tick.label));
   }
   painter.setPen(theme_.text);
-  painter.drawText(QRectF(bar.left() - 12, layout_.matrices.top() - 2, 92, metrics.height()),
-                   Qt::AlignLeft | Qt::AlignVCenter,
-                   metrics.elidedText(QString::fromStdString(matrix.unit), Qt::ElideRight, 92));
+  const QRectF unit(bar.left() - 12, layout_.matrices.top() - 2,
+                    layout_.area.right() - bar.left() + 12, metrics.height());
+  painter.drawText(
+      unit, Qt::AlignLeft | Qt::AlignVCenter,
+      metrics.elidedText(QString::fromStdString(matrix.unit), Qt::ElideRight, unit.width()));
 }
 
 void ChartDrawing::paint_matrices(QPainter& painter) const {

@@ -61,10 +61,7 @@ class ChartPicture : public Picture {
       out.grids.push_back(std::move(grid));
     }
     if (layout.has_plot)
-      for (const Mark& mark : handles_) {
-        const PlotAxis& axis = mark.vertical ? layout.x : layout.y;
-        out.lines.push_back({mark, axis.low, axis.high, layout.plot});
-      }
+      for (const Mark& mark : handles_) out.lines.push_back({mark});
     return out;
   }
 

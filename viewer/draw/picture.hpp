@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures, which can be drawn into a widget, a PNG or SVG file, or a report. The window exports
-// what it shows as a picture, and `kvatlas render` makes the same pictures without a window.
+// Pictures, which can be drawn into a widget, a PNG, SVG or PDF file, or a report. The window
+// exports what it shows as a picture, and `kvatlas render` makes the same pictures without a
+// window.
 #pragma once
 
 #include <QImage>
@@ -33,9 +34,7 @@ struct Readout {
   };
   /// A line that a setting moves, across the plot.
   struct Line {
-    Mark mark;                 // as the window has it, at its present value
-    double low = 0, high = 1;  // values at the plot's left and right, or at its bottom and top
-    QRectF plot;
+    Mark mark;  // as the window has it, at its present value
   };
   std::vector<Spot> spots;
   std::vector<Grid> grids;
@@ -65,7 +64,8 @@ PicturePtr chart_picture(Chart chart);
 PicturePtr stacked_picture(std::string title, std::vector<PicturePtr> parts, bool side_by_side);
 
 /// What a picture was made from, as names and values such as ("Settings", "threshold=0.885"). A PNG
-/// file keeps it in tEXt chunks, an SVG file in <desc>, a CSV file in lines that begin with '#'.
+/// file keeps it in tEXt chunks, an SVG file in <desc>, a PDF file in its metadata, a CSV file in
+/// lines that begin with '#'.
 using Origin = std::vector<std::pair<std::string, std::string>>;
 
 struct ImageOptions {
@@ -74,8 +74,8 @@ struct ImageOptions {
   QSizeF size = {};  // empty: the picture's own size
 };
 QImage to_image(const Picture& picture, const Theme& theme, const ImageOptions& options);
-/// Writes a picture as PNG, SVG or CSV, by the ending of the path. The file takes its name in one
-/// step, and replaces an existing one only if `force` is set. Throws Error(usage) for another
+/// Writes a picture as PNG, SVG, PDF or CSV, by the ending of the path. The file takes its name in
+/// one step, and replaces an existing one only if `force` is set. Throws Error(usage) for another
 /// ending, and for a size beyond 32767 pixels.
 void save_picture(const Picture& picture, const Theme& theme, const ImageOptions& options,
                   const Origin& origin, const std::filesystem::path& path, bool force);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of PNG and SVG files, for saving pictures and for reports.
+// The bytes of PNG, SVG and PDF files, for saving pictures and for reports.
 #pragma once
 
 #include <string>
@@ -18,6 +18,9 @@ std::string png_bytes(QImage image, const std::string& title, const Origin& orig
 /// A file of it has a third of the bytes.
 QImage with_palette(const QImage& image);
 std::string svg_bytes(const Picture& picture, const Theme& theme, const ImageOptions& options,
+                      const Origin& origin);
+/// The same bytes for the same picture, whenever they are made.
+std::string pdf_bytes(const Picture& picture, const Theme& theme, const ImageOptions& options,
                       const Origin& origin);
 
 }  // namespace kvatlas::viewer

@@ -21,7 +21,9 @@ namespace kvatlas::viewer {
 namespace {
 
 LazyView lazy_charts(Pictures& from) {
-  return lazy_view(from.methods().lazy().value(), from.request.choices.lazy);
+  const LazyModel& model = from.methods().lazy().value();
+  const LazySettings& settings = from.request.choices.lazy;
+  return lazy_view(model, settings, lazy_curve(model, settings, settings.threshold));
 }
 
 /// One chart of a view.
@@ -59,7 +61,7 @@ PicturePtr blocks_picture(Pictures& from) {
   return chart_picture(matrix_chart(model, settings, head));
 }
 
-PicturePtr gate_picture(Pictures& from) {
+GateView gate_charts(Pictures& from) {
   const auto view = blocks_charts(from);
   const auto model = read_gate_model(from.source.required_profile(), from.request.positions,
                                      from.request.choices.blocks.proximal);
@@ -68,7 +70,14 @@ PicturePtr gate_picture(Pictures& from) {
       section.is_object()
           ? std::get<calibrate::Pod>(calibrate::part_of(calibrate::method::kPod.name, section)).tau
           : 0.9;
-  return chart_picture(gate_view(model, view.blocks, tau).chart);
+  return gate_view(model, view.blocks, tau);
+}
+
+/// The thresholds, or whatever else the rows of a table are the answers for.
+std::vector<double> first_column(const Table& table) {
+  std::vector<double> out;
+  for (const auto& row : table.rows) out.push_back(row.front().number);
+  return out;
 }
 
 BudgetsView budgets_charts(Pictures& from) {
@@ -262,7 +271,7 @@ PicturePtr Pictures::make(PictureKind kind) {
     case PictureKind::blocks_counts:
       return chart_of<blocks_charts, &BlocksView::counts>(*this);
     case PictureKind::gate:
-      return gate_picture(*this);
+      return chart_picture(gate_charts(*this).chart);
     case PictureKind::budgets:
       return chart_of<budgets_charts, &BudgetsView::heatmap>(*this);
     case PictureKind::budgets_lines:
@@ -309,6 +318,59 @@ PicturePtr Pictures::make(PictureKind kind) {
       return kept_picture(source, request);
   }
   fail(ErrorCode::internal, "no such picture");
+}
+
+std::optional<Pictures::Steps> Pictures::steps(PictureKind kind) {
+  const auto lazy = [this](Chart LazyView::*chart) {
+    const auto model = methods().lazy().model;
+    const auto& own = request.choices.lazy;
+    const auto curve = std::make_shared<const LazyCurve>(lazy_curve(*model, own, own.threshold));
+    const auto at = [model, curve, chart, settings = request.choices.lazy](double value) {
+      LazySettings there = settings;
+      there.threshold = value;
+      return chart_picture(lazy_view(*model, there, *curve).*chart);
+    };
+    return Steps{Handle::lazy_threshold, curve->thresholds, at};
+  };
+  const auto blocks = [this](Chart BlocksView::*chart) {
+    const auto model = methods().blocks().model;
+    const auto at = [model, chart, settings = request.choices.blocks](double value) {
+      BlocksSettings there = settings;
+      there.delta = value;
+      return chart_picture(blocks_view(*model, there).*chart);
+    };
+    return Steps{Handle::similarity, first_column(blocks_charts(*this).sweep.table), at};
+  };
+  switch (kind) {
+    case PictureKind::lazy_layers:
+      return lazy(&LazyView::layers);
+    case PictureKind::lazy_rates:
+      return lazy(&LazyView::strip);
+    case PictureKind::lazy_scores:
+      return lazy(&LazyView::scores);
+    case PictureKind::blocks:
+      return blocks(&BlocksView::matrices);
+    case PictureKind::blocks_sweep:
+      return blocks(&BlocksView::sweep);
+    case PictureKind::gate: {
+      const GateView view = gate_charts(*this);
+      const auto at = [view](double value) { return chart_picture(at_tau(view, value).chart); };
+      return Steps{Handle::gate_threshold, first_column(view.chart.table), at};
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+Handle Pictures::fixed_by(PictureKind kind) {
+  switch (kind) {
+    case PictureKind::mass:
+      return Handle::lazy_threshold;
+    case PictureKind::gate:
+      return Handle::similarity;
+    default:
+      return Handle::none;
+  }
 }
 
 ColourMap colour_map_named(const std::string& name) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -55,6 +56,18 @@ class Pictures {
   /// Throws Error(usage), saying what is missing, if the source does not have what the picture
   /// needs.
   PicturePtr make(PictureKind kind);
+
+  /// A picture at each value of the setting that it depends on.
+  struct Steps {
+    Handle handle = Handle::none;
+    std::vector<double> values;
+    std::function<PicturePtr(double)> at;
+  };
+  /// None of a picture that does not depend on a setting. Call it for pictures that make() has
+  /// made.
+  std::optional<Steps> steps(PictureKind kind);
+  /// The other setting that such a picture depends on, whose steps it does not have.
+  static Handle fixed_by(PictureKind kind);
 
   MethodReader& methods();
   const OverviewModel& overview();

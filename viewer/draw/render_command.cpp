@@ -2,6 +2,7 @@
 // The command `kvatlas render`: one picture into a file, without a display.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -22,6 +23,8 @@
 namespace kvatlas::viewer {
 
 namespace {
+
+constexpr double kOwnPoints = 10;  // of text, where nothing else is said
 
 void print_list() {
   const auto row = [](const std::string& name, const std::string& title, const std::string& needs) {
@@ -120,6 +123,29 @@ PictureRequest request_of(const RenderOptions& options, const PictureSource& sou
   return request;
 }
 
+/// As wide as the columns of a paper. A narrow picture is higher than it would be when shrunk, for
+/// its text is not shrunk; a prompt's text takes the same room in another shape.
+QSizeF column_size(std::int64_t columns, QSizeF own, bool is_text, double points) {
+  constexpr double kOne = 3.5 * 96, kTwo = 7.16 * 96, kLeastShape = 0.75, kSpare = 1.1;
+  const double width = columns == 1 ? kOne : kTwo, shape = own.height() / own.width();
+  const double text =
+      kSpare * own.width() * own.height() * std::pow(points / kOwnPoints, 2) / width;
+  const double height =
+      is_text ? text : width * (columns == 1 ? std::max(shape, kLeastShape) : shape);
+  return QSizeF(std::round(width), std::round(height));
+}
+
+Theme theme_of(const RenderOptions& options, ColourMap colours) {
+  QFont font = Headless::font();
+  font.setPointSizeF(options.font_size.value_or(options.column ? 8 : kOwnPoints));
+  Theme theme = make_theme(options.dark, font);
+  theme.colours = colours;
+  theme.titles = !options.no_title;
+  theme.notes = !options.no_notes;
+  theme.legends = !options.no_legend;
+  return theme;
+}
+
 }  // namespace
 
 void run_render(const RenderOptions& options) {
@@ -130,15 +156,17 @@ void run_render(const RenderOptions& options) {
   if (options.files.empty())
     fail(ErrorCode::usage, "render needs a profile or a policy document to draw from");
   if (options.output.empty())
-    fail(ErrorCode::usage, "-o is missing: the file to write, .png, .svg or .csv");
+    fail(ErrorCode::usage, "-o is missing: the file to write, .png, .svg, .pdf or .csv");
   ImageOptions image{options.scale, options.transparent, parse_size(options.size)};
   const ColourMap colours = colour_map_named(options.colours);
   const OpenedFiles files = open_files(options.files);
   const PictureRequest request = request_of(options, files.source);
   const Headless headless;
-  Theme theme = make_theme(options.dark, Headless::font());
-  theme.colours = colours;
   const PicturePtr picture = Pictures(files.source, request).make(kind);
+  const Theme theme = theme_of(options, colours);
+  const bool is_text = kind == PictureKind::text || kind == PictureKind::kept;
+  if (options.column)
+    image.size = column_size(*options.column, picture->size(), is_text, theme.font.pointSizeF());
   save_picture(*picture, theme, image,
                origin_of(files.source, files.profile_path, files.baseline_path, options.given),
                options.output, options.force);

@@ -152,7 +152,8 @@ struct Charts {
 std::string lazy_layers(Pictures& pictures) {
   const auto& lazy = pictures.methods().lazy().model;
   if (!lazy) return "";
-  const LazyCurve curve = lazy_curve(*lazy, pictures.request.choices.lazy);
+  const LazySettings& settings = pictures.request.choices.lazy;
+  const LazyCurve curve = lazy_curve(*lazy, settings, settings.threshold);
   return data_element("class=\"layers\"", curve.shares);
 }
 
@@ -163,7 +164,14 @@ Charts charts_of(Pictures& pictures, ColourMap colours) {
     try {
       const PicturePtr picture = pictures.make(entry.kind);
       const bool scores = entry.kind == PictureKind::lazy_scores;
-      std::string one = figure(entry, *picture, colours, scores ? lazy_layers(pictures) : "");
+      const auto steps = pictures.steps(entry.kind);
+      const std::string moving = steps ? steps_element(*steps, colours) : "";
+      // A picture that does not follow a setting's slider says so once it is moved.
+      Handle fixed = Pictures::fixed_by(entry.kind);
+      if (steps && moving.empty()) fixed = steps->handle;
+      std::string one =
+          figure(entry, *picture, colours, moving + (scores ? lazy_layers(pictures) : ""),
+                 fixed == Handle::none ? "" : str("data-fixed=\"", static_cast<int>(fixed), "\""));
       if (entry.kind == PictureKind::map || entry.kind == PictureKind::grid) {
         out.maps += one;
       } else {

@@ -18,6 +18,72 @@
   const dataOf = (element) => (element ? JSON.parse(element.textContent) : null);
   const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
+  const inflate = async (base64) => {
+    const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  };
+  const canInflate = typeof DecompressionStream !== "undefined"; // else the pictures stay as they are
+
+  // ---- the address: "#lazy-layers&threshold=0.85&at=2.1" is a place of the page and what is chosen there
+
+  const address = {
+    anchor: "",
+    state: new Map(),
+    takers: [], // called with the state that an address brings along
+    timer: 0,
+
+    read() {
+      const [first = "", ...others] = location.hash.slice(1).split("&");
+      const pairs = (first.includes("=") ? [first, ...others] : others).map((part) => part.split("="));
+      this.anchor = first.includes("=") ? "" : first;
+      return new Map(pairs.filter((pair) => pair.length === 2).map((pair) => pair.map(decodeURIComponent)));
+    },
+    text() {
+      const pairs = [...this.state].map((pair) => pair.map(encodeURIComponent).join("="));
+      return `#${[this.anchor, ...pairs].filter((part) => part !== "").join("&")}`;
+    },
+    write() {
+      clearTimeout(this.timer);
+      this.timer = setTimeout(() => {
+        if (this.text() !== (location.hash || "#")) history.replaceState(null, "", this.text());
+      }, 150);
+    },
+    /** Keeps a value; none is that of the page as it was opened. */
+    set(name, value) {
+      if (value === undefined) this.state.delete(name);
+      else this.state.set(name, String(value));
+      this.write();
+    },
+    goTo() {
+      document.getElementById(this.anchor)?.scrollIntoView();
+    },
+    /** A link within the page goes to its place, and leaves what is chosen as it is. */
+    follow() {
+      const brought = this.read();
+      if (brought.size > 0) for (const take of this.takers) take(brought);
+      else this.write();
+      this.goTo();
+    },
+    start() {
+      let brought = new Map();
+      try { brought = this.read(); } catch { /* no address of this page */ }
+      addEventListener("hashchange", () => { try { this.follow(); } catch { /* likewise */ } });
+      const places = [...document.querySelectorAll("h2[id], figure[id]")];
+      let waiting = 0;
+      addEventListener("scroll", () => {
+        clearTimeout(waiting);
+        waiting = setTimeout(() => {
+          const passed = places.filter((place) => place.offsetParent && place.getBoundingClientRect().top < innerHeight / 3);
+          const [before, now] = [this.anchor, passed.length > 0 && scrollY > 0 ? passed.at(-1).id : ""];
+          this.anchor = now;
+          if (before !== now) this.write();
+        }, 200);
+      }, { passive: true });
+      return brought;
+    },
+  };
+
   // ---- light and dark
 
   const systemDark = matchMedia("(prefers-color-scheme: dark)");
@@ -60,6 +126,9 @@
     return text === "" ? NaN : text === "inf" ? Infinity : text === "-inf" ? -Infinity : Number(text);
   };
 
+  /** A text that is a number, as settings are, is sorted as one. */
+  const sortKey = (value) => (typeof value === "string" && /^[-+]?\d+(\.\d+)?(e[-+]?\d+)?$/i.test(value.trim()) ? Number(value) : value);
+
   /** Numbers before texts, what is missing last whichever way it is sorted. */
   const compare = (a, b, way) => {
     const missing = (value) => Number.isNaN(value) || value === "";
@@ -100,7 +169,7 @@
         for (const other of heads) other.removeAttribute("aria-sort");
         if (next) head.setAttribute("aria-sort", next);
         const way = next === "descending" ? -1 : 1;
-        const keys = new Map(rows.map((row) => [row, valueOf(row.cells[column])]));
+        const keys = new Map(rows.map((row) => [row, sortKey(valueOf(row.cells[column]))]));
         body.append(...(next ? [...rows].sort((a, b) => compare(keys.get(a), keys.get(b), way)) : rows));
       });
     });
@@ -128,11 +197,10 @@
 
   // ---- charts: what is under the pointer, or chosen by arrow keys
 
-  const linesOfHandle = new Map(); // handle: functions that move its line to a value
-
+  /** Gives back a function that takes other parts to read, of the same chart drawn otherwise; null without parts. */
   const liveChart = (figure) => {
     const data = dataOf(figure.querySelector("script.readout"));
-    if (!data) return;
+    if (!data) return null;
     const picture = figure.querySelector(".picture"), stage = figure.querySelector(".stage");
     const ring = make("div", { className: "ring", hidden: true });
     const output = make("p", { className: "readout faint", "aria-live": "polite" });
@@ -210,53 +278,150 @@
     });
     picture.addEventListener("blur", () => show(null));
 
-    for (const { handle, vertical, at: drawn, low, high, plot } of data.lines) {
-      const line = make("div", { className: "at-setting", hidden: true });
-      stage.append(line);
-      const move = (value) => {
-        const share = (value - low) / (high - low);
-        line.hidden = share < 0 || share > 1 || Math.abs(value - drawn) < 1e-9;
-        const [x, y, width, height] = plot;
-        place(line, vertical ? [x + share * width, y, 0, height] : [x, y + (1 - share) * height, width, 0], 1);
-      };
-      linesOfHandle.set(handle, [...(linesOfHandle.get(handle) || []), { move, drawn }]);
-    }
+    return (spots) => {
+      Object.assign(data, { spots });
+      at = Math.min(at, spots.length - 1);
+      show(null);
+    };
   };
 
   // ---- settings: the rows of a table are the program's answers for each value of a setting
 
-  const liveSetting = (table, figure) => {
-    const rows = [...table.tBodies[0].rows], heads = [...table.tHead.rows[0].cells].map((head) => head.textContent);
-    const lines = linesOfHandle.get(Number(table.dataset.handle)) || [];
-    if (rows.length < 2) return;
-    const valueAt = (row) => valueOf(rows[row].cells[0]);
-    const nearest = (value) => rows.reduce((best, _, row) => (Math.abs(valueAt(row) - value) < Math.abs(valueAt(best) - value) ? row : best), 0);
-    const start = nearest(lines.length > 0 ? lines[0].drawn : 0.5);
-    const name = heads[0], id = `setting-${figure.id}`;
-    const slider = make("input", { type: "range", id, min: 0, max: rows.length - 1, step: 1, value: start });
-    const label = make("label", { htmlFor: id });
-    const answers = make("dl", { className: "answers" });
-    const back = make("button", { type: "button" }, "Back to the document's");
-    const panel = make("div", { className: "setting" }, label, slider, answers);
-    const bars = liveLayers(figure, panel);
-    const show = () => {
-      const row = rows[slider.value];
-      const text = row.cells[0].textContent;
-      label.textContent = `${name} ${text}`;
-      const known = [...row.cells].map((cell, i) => [heads[i], cell]).filter(([, cell]) => exactText(cell) !== ""); // was measured there
-      slider.setAttribute("aria-valuetext", known.map(([head, cell]) => `${head} ${cell.textContent}`).join(", "));
-      answers.replaceChildren(...known.slice(1).map(([head, cell]) =>
-        make("div", {}, make("dt", {}, head), make("dd", { title: exactText(cell) }, cell.textContent))));
-      for (const other of rows) other.classList.toggle("chosen", other === row);
-      for (const line of lines) line.move(valueAt(Number(slider.value)));
-      if (bars) bars(Number(slider.value), `${name} ${text}`);
-      back.hidden = Number(slider.value) === start;
+  const settings = new Map(); // handle: the setting
+
+  class Setting {
+    constructor(table, figure) {
+      this.rows = [...table.tBodies[0].rows];
+      this.heads = [...table.tHead.rows[0].cells].map((head) => head.textContent);
+      this.name = this.heads[0];
+      this.start = this.index = this.nearest(Number(table.dataset.at));
+      this.sliders = [];
+      this.listeners = []; // called with the row that is chosen
+      this.addPanel(figure);
+    }
+
+    valueAt(row) { return valueOf(this.rows[row].cells[0]); }
+    text(row) { return this.rows[row].cells[0].textContent; }
+    nearest(value) {
+      return this.rows.reduce((best, _, row) => (Math.abs(this.valueAt(row) - value) < Math.abs(this.valueAt(best) - value) ? row : best), 0);
+    }
+
+    /** What the program answers in a row, as name, text and exact text; a score with its interval is one answer. */
+    answers(row) {
+      const cells = [...this.rows[row].cells].map((cell, i) => [this.heads[i], cell.textContent, exactText(cell)]);
+      const of = (name) => cells.find(([head]) => head === name);
+      const [score, low, high] = ["score", "low", "high"].map(of);
+      return cells.slice(1).filter(([head]) => head !== "low" && head !== "high").map((answer) => {
+        if (answer !== score) return answer;
+        if (score[2] === "") return [score[0], "not measured here", ""];
+        return low && low[2] !== "" ? [score[0], `${score[1]} [${low[1]}, ${high[1]}]`, score[2]] : score;
+      });
+    }
+
+    /** A slider above a figure's picture; with the answers in the figure that has them as a table. */
+    addSlider(figure) {
+      const id = `setting-${figure.id}`;
+      const slider = make("input", { type: "range", id, min: 0, max: this.rows.length - 1, step: 1 });
+      const label = make("label", { htmlFor: id });
+      slider.addEventListener("input", () => this.choose(Number(slider.value)));
+      this.sliders.push([slider, label]);
+      const panel = make("div", { className: "setting" }, label, slider);
+      figure.querySelector(".picture").before(panel);
+      return panel;
+    }
+
+    addPanel(figure) {
+      const panel = this.addSlider(figure), answers = make("dl", { className: "answers" });
+      const back = make("button", { type: "button" }, "Back to the document's");
+      panel.append(answers);
+      const bars = liveLayers(figure, panel);
+      panel.append(back);
+      back.addEventListener("click", () => { this.choose(this.start); this.sliders[0][0].focus(); });
+      this.listeners.push((row) => {
+        answers.replaceChildren(...this.answers(row).filter(([name, , exact]) => exact !== "" || name === "score").map(([name, text, exact]) =>
+          make("div", {}, make("dt", {}, name), make("dd", { title: exact }, text))));
+        this.rows.forEach((other, i) => other.classList.toggle("chosen", i === row));
+        if (bars) bars(row, `${this.name} ${this.text(row)}`);
+        back.hidden = row === this.start;
+      });
+    }
+
+    choose(row) {
+      this.index = clamp(row, 0, this.rows.length - 1);
+      const words = this.answers(this.index).filter(([, , exact]) => exact !== "").map(([name, text]) => `${name} ${text}`).join(", ");
+      for (const [slider, label] of this.sliders) {
+        slider.value = this.index;
+        slider.setAttribute("aria-valuetext", `${this.name} ${this.text(this.index)}, ${words}`);
+        label.textContent = `${this.name} ${this.text(this.index)}`;
+      }
+      for (const listener of this.listeners) listener(this.index);
+      address.set(this.name, this.index === this.start ? undefined : this.valueAt(this.index));
+    }
+  }
+
+  /** The figure as the program has drawn it for every row of a setting: picture, parts to read, title and table. */
+  const liveSteps = (figure, setSpots) => {
+    const packed = figure.querySelector("script[data-steps]"), setting = packed && settings.get(Number(packed.dataset.steps));
+    if (!setting || !canInflate) return;
+    if (!figure.querySelector(".setting")) setting.addSlider(figure);
+    const image = figure.querySelector("img"), rows = [...figure.querySelectorAll("details.table tbody tr")];
+    let steps = null, shown = -1;
+    const linesOf = (runs) => {
+      const found = [];
+      for (let i = 0; i < runs.length; i += 2) found.push(...steps.lines.slice(runs[i], runs[i] + runs[i + 1]));
+      return found;
     };
-    slider.addEventListener("input", show);
-    back.addEventListener("click", () => { slider.value = start; show(); slider.focus(); });
-    panel.append(back);
-    figure.querySelector(".picture").before(panel);
-    show();
+    const picture = () => {
+      if (shown < 0) return; // as it was written into the page
+      const svg = linesOf(steps.frames[shown][isDark() ? "dark" : "light"]).join("\n");
+      image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
+    };
+    onThemeChange.push(picture);
+    setting.listeners.push(async (row) => {
+      if (steps === null && row === setting.start) return;
+      steps ??= inflate(packed.textContent).then((bytes) => JSON.parse(new TextDecoder().decode(bytes)));
+      const found = await steps;
+      if (row !== setting.index) return; // moved on meanwhile
+      [steps, shown] = [found, row];
+      figure.querySelectorAll("picture source").forEach((source) => source.remove());
+      const frame = steps.frames[row];
+      picture();
+      image.alt = frame.title;
+      if (setSpots) setSpots(linesOf(frame.spots).map((line) => JSON.parse(line)));
+      if (!figure.querySelector("table[data-handle]"))
+        linesOf(frame.rows).forEach((line, i) => JSON.parse(line).forEach(([text, exact], column) => {
+          const cell = rows[i]?.cells[column];
+          if (cell) [cell.textContent, cell.title] = [text, exact];
+        }));
+      figure.dataset.step = row;
+    });
+  };
+
+  /** A picture that depends on a setting and is there once: it says so where the setting is another. */
+  const liveFixed = (figure) => {
+    const setting = settings.get(Number(figure.dataset.fixed));
+    if (!setting) return;
+    const words = make("p", { className: "missing", hidden: true },
+      `Drawn at ${setting.name} ${setting.text(setting.start)}, as the document has it: this picture does not follow the slider.`);
+    figure.querySelector(".picture").before(words);
+    setting.listeners.push((row) => { words.hidden = row === setting.start; });
+  };
+
+  const startSettings = (readouts) => {
+    for (const table of document.querySelectorAll("table[data-handle]"))
+      if (table.tBodies[0].rows.length > 1) settings.set(Number(table.dataset.handle), new Setting(table, table.closest("figure")));
+    for (const figure of document.querySelectorAll("figure")) {
+      liveSteps(figure, readouts.get(figure));
+      if (figure.dataset.fixed) liveFixed(figure);
+    }
+    const take = (state) => {
+      for (const setting of settings.values()) {
+        const value = Number(state.get(setting.name)); // NaN if there is none
+        setting.choose(Number.isNaN(value) ? setting.start : setting.nearest(value));
+      }
+    };
+    address.takers.push(take);
+    return take;
   };
 
   /** Bars of which share of each layer is lazy, for each row of the table; null where the figure has none. */
@@ -280,12 +445,6 @@
   };
 
   // ---- attention maps
-
-  const inflate = async (base64) => {
-    const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-    return new Uint8Array(await new Response(stream).arrayBuffer());
-  };
 
   class Maps {
     constructor(data) {
@@ -351,9 +510,9 @@
     return [1, 2, 5, 10].map((factor) => factor * decade).find((step) => step >= least);
   };
 
-  const startMaps = async () => {
+  const startMaps = async (brought) => {
     const data = dataOf(document.getElementById("maps-data")), host = document.getElementById("map-explorer");
-    if (!data || !host || typeof DecompressionStream === "undefined") return; // the pictures stay
+    if (!data || !host || !canInflate) return; // the pictures stay
     const maps = new Maps(data);
     const state = { sample: 0, layer: 0, head: 0, common: false, first: [0, 0], perPixel: 1 };
     const options = (count, words) => Array.from({ length: count }, (_, i) => make("option", { value: i }, words(i)));
@@ -395,6 +554,29 @@
       state.first = state.first.map((first) => clamp(first, 0, Math.max(0, tokens - span)));
     };
 
+    /** In the address: which map, and which part of it. */
+    const keepPlace = () => {
+      if (image === null) return; // not shown yet
+      const { sample, layer, head, common, first, perPixel } = state;
+      const whole = perPixel >= fitPerPixel() * 0.9999;
+      address.set("sample", sample === 0 ? undefined : sample);
+      address.set("at", layer === 0 && head === 0 ? undefined : `L${layer}.H${head}`);
+      address.set("colours", common ? "all" : undefined);
+      address.set("part", whole ? undefined : [first[0], first[1], side * perPixel].map((at) => at.toFixed(1)).join(","));
+    };
+    const take = (given) => {
+      const [, layer, head] = /^L(\d+)\.H(\d+)$/.exec(given.get("at") ?? "") ?? [0, 0, 0];
+      const sample = Number(given.get("sample") ?? 0), common = given.get("colours") === "all";
+      const part = (given.get("part") ?? "").split(",").map(Number);
+      state.sample = sample in data.samples ? sample : 0;
+      level = finest();
+      Object.assign(state, { first: [0, 0], perPixel: fitPerPixel(), common });
+      if (part.length === 3 && part.every((at) => at >= 0) && part[2] > 0)
+        Object.assign(state, { first: part.slice(0, 2), perPixel: part[2] / side });
+      rangeSelect.value = common ? 1 : 0;
+      return choose({ layer: Number(layer), head: Number(head) });
+    };
+
     const draw = () => {
       const ratio = devicePixelRatio || 1, style = getComputedStyle(document.documentElement);
       const colour = (name) => style.getPropertyValue(`--${name}`).trim();
@@ -405,6 +587,7 @@
       if (side !== old) state.perPixel *= old / side;
       limit();
       Object.assign(canvas.dataset, { perPixel: state.perPixel, query: state.first[0], key: state.first[1] });
+      keepPlace();
       canvas.style.height = `${side + TOP + BOTTOM}px`;
       canvas.width = Math.round(width * ratio);
       canvas.height = Math.round((side + TOP + BOTTOM) * ratio);
@@ -541,8 +724,7 @@
       state.head = clamp(state.head, 0, data.heads - 1);
       [sampleSelect.value, layerSelect.value, headSelect.value] = [state.sample, state.layer, state.head];
       if (sample !== state.sample) Object.assign(state, { first: [0, 0], perPixel: fitPerPixel() });
-      showMap();
-      drawOverview();
+      return Promise.all([showMap(), drawOverview()]);
     };
     sampleSelect.addEventListener("change", () => choose({ sample: Number(sampleSelect.value) }));
     layerSelect.addEventListener("change", () => choose({ layer: Number(layerSelect.value) }));
@@ -680,8 +862,8 @@
     state.perPixel = fitPerPixel();
     onThemeChange.push(draw, drawOverview);
     new ResizeObserver(() => requestAnimationFrame(draw)).observe(canvas.parentElement);
-    await showMap();
-    await drawOverview();
+    address.takers.push(take);
+    await take(brought);
   };
 
   // ---- start
@@ -689,10 +871,12 @@
   const start = async () => {
     startTheme();
     if (matchMedia("(max-width: 74.99rem)").matches) document.querySelector("nav details").open = false;
-    for (const figure of document.querySelectorAll("figure")) liveChart(figure);
-    for (const table of document.querySelectorAll("table[data-handle]")) liveSetting(table, table.closest("figure"));
+    const readouts = new Map([...document.querySelectorAll("figure")].map((figure) => [figure, liveChart(figure)]));
+    const brought = address.start();
+    startSettings(readouts)(brought);
     for (const table of document.querySelectorAll("table")) liveTable(table);
-    await startMaps();
+    await startMaps(brought);
+    address.goTo();
     document.documentElement.dataset.ready = "yes";
   };
   start();

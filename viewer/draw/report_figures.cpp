@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <QByteArray>
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 
@@ -12,7 +13,7 @@ namespace kvatlas::viewer {
 
 namespace {
 
-constexpr std::size_t kLargestSvg = 200u << 10U;  // larger ones become a PNG
+constexpr std::size_t kLargestWithCells = 4 * kLargestSvg;
 constexpr double kPngScale = 1.5;
 constexpr std::size_t kLargestTwin = 100u << 10U;  // of larger ones there is no dark twin
 
@@ -20,12 +21,17 @@ struct Shown {
   std::string type, bytes;
 };
 
-/// As vectors, or, where these take much room, as pixels.
+/// As vectors, or, where these take much room, as pixels. Cells of matrices stay vectors longer,
+/// and become pixels of the page's own size: a browser that shrinks them blends their colours.
 Shown shown(const Picture& picture, const Theme& theme) {
+  const auto charts = picture.charts();
+  const bool cells = std::any_of(charts.begin(), charts.end(),
+                                 [](const Chart* chart) { return !chart->matrices.empty(); });
   ImageOptions options;
   std::string svg = svg_bytes(picture, theme, options, {});
-  if (svg.size() <= kLargestSvg) return {"image/svg+xml", std::move(svg)};
-  options.scale = kPngScale;
+  if (svg.size() <= (cells ? kLargestWithCells : kLargestSvg))
+    return {"image/svg+xml", std::move(svg)};
+  options.scale = cells ? 1 : kPngScale;
   const QImage image = with_palette(to_image(picture, theme, options));
   return {"image/png", png_bytes(image, picture.title(), {})};
 }
@@ -42,8 +48,8 @@ nlohmann::json rectangle_data(const QRectF& area) {
 
 /// What report.js tells of the picture where the pointer is.
 nlohmann::json readout_data(const Readout& readout, QSizeF size) {
-  nlohmann::json spots = nlohmann::json::array(), grids = spots, lines = spots;
-  for (const auto& spot : readout.spots) spots.push_back({rectangle_data(spot.area), spot.words});
+  nlohmann::json spots = nlohmann::json::array(), grids = spots;
+  for (const auto& spot : readout.spots) spots.push_back(spot_data(spot));
   for (const auto& grid : readout.grids) {
     const Matrix& matrix = *grid.matrix;
     grids.push_back(
@@ -54,30 +60,27 @@ nlohmann::json readout_data(const Readout& readout, QSizeF size) {
          {"columns", matrix.column_texts.empty() ? matrix.column_labels : matrix.column_texts},
          {"values", grid.values}});
   }
-  for (const auto& line : readout.lines)
-    lines.push_back({{"handle", static_cast<int>(line.mark.handle)},
-                     {"vertical", line.mark.vertical},
-                     {"at", line.mark.at},
-                     {"low", line.low},
-                     {"high", line.high},
-                     {"plot", rectangle_data(line.plot)}});
   return {{"size", {std::lround(size.width()), std::lround(size.height())}},
           {"spots", std::move(spots)},
-          {"grids", std::move(grids)},
-          {"lines", std::move(lines)}};
+          {"grids", std::move(grids)}};
 }
 
-/// The attribute of a table whose rows are the values of a setting that the picture has as an
-/// upright line: report.js lets the reader move along them.
+/// The attributes of a table whose rows are the values of a setting that the picture has as an
+/// upright line: report.js lets the reader move along them, from its present value.
 std::string setting_attribute(const Table& table, const Readout& readout) {
   if (table.rows.size() > kMostRows || table.columns.empty()) return "";
   for (const auto& line : readout.lines)
     if (line.mark.vertical && line.mark.label == table.columns.front().title)
-      return str("data-handle=\"", static_cast<int>(line.mark.handle), "\"");
+      return str("data-handle=\"", static_cast<int>(line.mark.handle), "\" data-at=\"",
+                 exact_text(line.mark.at), "\"");
   return "";
 }
 
 }  // namespace
+
+nlohmann::json spot_data(const Readout::Spot& spot) {
+  return {rectangle_data(spot.area), spot.words};
+}
 
 std::string heading_of(const PictureEntry& entry) {
   std::string heading(entry.title);
@@ -101,13 +104,14 @@ std::string image_element(const Picture& picture, ColourMap colours) {
 }
 
 std::string figure(const PictureEntry& entry, const Picture& picture, ColourMap colours,
-                   const std::string& more) {
+                   const std::string& more, const std::string& attributes) {
   const QSizeF size = picture.size();
   const Readout readout =
       picture.readout(QRectF({0, 0}, size), make_theme(false, Headless::font()));
-  std::string out = str("<figure id=\"", entry.name, "\">\n", element("h3", heading_of(entry)),
-                        "<div class=\"picture\"><div class=\"stage\">",
-                        image_element(picture, colours), "</div></div>\n");
+  std::string out =
+      str("<figure id=\"", entry.name, "\"", attributes.empty() ? "" : " ", attributes, ">\n",
+          element("h3", heading_of(entry)), "<div class=\"picture\"><div class=\"stage\">",
+          image_element(picture, colours), "</div></div>\n");
   if (!readout.spots.empty() || !readout.grids.empty())
     out += data_element("class=\"readout\"", readout_data(readout, size));
   out += more;

@@ -58,11 +58,6 @@ void append_codes(const Cells& cells, QByteArray& out) {
     }
 }
 
-/// Deflated as zlib does it, without the length that Qt writes in front of it.
-std::string deflated(const QByteArray& bytes) {
-  return qCompress(bytes, 9).mid(4).toBase64().toStdString();
-}
-
 /// The range of a picture, as logarithms to base 2, to the nearest code.
 json range_data(const Range& range) {
   const auto rounded = [](double share) {
@@ -133,6 +128,10 @@ std::string palette_text(ColourMap colours) {
 }
 
 }  // namespace
+
+std::string deflated(const QByteArray& bytes) {
+  return qCompress(bytes, 9).mid(4).toBase64().toStdString();  // without the length that Qt writes
+}
 
 std::string maps_element(const profile::Reader& profile, const std::vector<std::size_t>& positions,
                          ColourMap colours, std::size_t most_bytes) {

@@ -2,6 +2,7 @@
 // The parts of a report's page. report.js makes them live; without it they are pictures and tables.
 #pragma once
 
+#include <QByteArray>
 #include <string>
 #include <vector>
 
@@ -27,13 +28,29 @@ inline constexpr std::size_t kMostRows = 1000;
 std::string html_table(const Table& table, const std::string& caption,
                        const std::string& attributes = {});
 
+/// Of each row that html_table() shows, and of each of its cells: what is shown, and the exact
+/// number if that is another.
+nlohmann::json table_data(const Table& table);
+
+/// Bytes deflated as zlib does it, in base64.
+std::string deflated(const QByteArray& bytes);
+
+inline constexpr std::size_t kLargestSvg = 200U << 10U;  // larger pictures become a PNG
+/// A part of a picture, as report.js reads it: its area, and what it says.
+nlohmann::json spot_data(const Readout::Spot& spot);
+
+/// A figure at each value of a setting that its page has a slider for, for report.js to show in
+/// place of the figure's picture; empty if this takes too much room.
+std::string steps_element(const Pictures::Steps& steps, ColourMap colours);
+
 /// What the page calls a picture: its title, without what is for `kvatlas render` alone.
 std::string heading_of(const PictureEntry& entry);
 /// A picture in both themes, of which the reader's own is shown; a large one is light only.
 std::string image_element(const Picture& picture, ColourMap colours);
-/// A picture with what can be read off it, its tables, and what is given in `more`.
+/// A picture with what can be read off it, its tables, and what is given in `more`. `attributes`
+/// are those of the element, and may be empty.
 std::string figure(const PictureEntry& entry, const Picture& picture, ColourMap colours,
-                   const std::string& more = {});
+                   const std::string& more = {}, const std::string& attributes = {});
 
 /// The maps of all heads of the samples chosen, for report.js to draw: as fine as is stored, or as
 /// fits into so many bytes. Empty if the profile has no maps.

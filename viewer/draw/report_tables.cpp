@@ -23,13 +23,22 @@ std::string table_head(const Table& table) {
   return out + "</tr></thead>\n";
 }
 
+/// The exact number behind a cell, if it does not stand there.
+std::string exact_of(const Table::Cell& cell, const std::string& shown) {
+  const std::string exact = cell.is_text ? "" : exact_text(cell.number);
+  return exact == shown ? "" : exact;
+}
+
 std::string table_cell(const Table::Cell& cell, const ColumnText& column) {
-  const std::string shown = column.of(cell);
-  if (cell.is_text) return "<td>" + html_text(shown) + "</td>";
-  const std::string exact = exact_text(cell.number);
-  return str("<td class=\"number\"",
-             exact == shown || exact.empty() ? "" : str(" title=\"", exact, "\""), ">",
-             html_text(shown), "</td>");
+  const std::string shown = column.of(cell), exact = exact_of(cell, shown);
+  return str("<td", cell.is_text ? "" : " class=\"number\"",
+             exact.empty() ? "" : str(" title=\"", exact, "\""), ">", html_text(shown), "</td>");
+}
+
+std::vector<ColumnText> column_texts(const Table& table) {
+  std::vector<ColumnText> columns;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) columns.emplace_back(table, i);
+  return columns;
 }
 
 }  // namespace
@@ -54,10 +63,22 @@ std::string data_element(const std::string& attributes, const nlohmann::json& da
   return out + "</script>\n";
 }
 
+nlohmann::json table_data(const Table& table) {
+  const auto columns = column_texts(table);
+  nlohmann::json out = nlohmann::json::array();
+  for (std::size_t r = 0; r < std::min(table.rows.size(), kMostRows); ++r) {
+    auto& row = out.emplace_back(nlohmann::json::array());
+    for (std::size_t c = 0; c < std::min(columns.size(), table.rows[r].size()); ++c) {
+      const std::string shown = columns[c].of(table.rows[r][c]);
+      row.push_back({shown, exact_of(table.rows[r][c], shown)});
+    }
+  }
+  return out;
+}
+
 std::string html_table(const Table& table, const std::string& caption,
                        const std::string& attributes) {
-  std::vector<ColumnText> columns;
-  for (std::size_t i = 0; i < table.columns.size(); ++i) columns.emplace_back(table, i);
+  const auto columns = column_texts(table);
   std::string out = str("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"",
                         html_text(caption), "\">\n<table", attributes.empty() ? "" : " ",
                         attributes, ">\n", table_head(table), "<tbody>\n");

@@ -8,16 +8,18 @@
 #include <cmath>
 
 #include "base/str.hpp"
+#include "viewer/draw/chart_layout_impl.hpp"
 
 namespace kvatlas::viewer {
 namespace {
 
-constexpr double kMostShade = 0.62;  // of the colour, so that text stays readable on it
+// Of the colour, so that text stays readable on it.
+constexpr double kMostShade = 1, kMostShadeDark = 0.85;
 
 QColor shaded(const Theme& theme, double shade) {
   const QColor from = theme.background,
                to = theme.dark ? QColor(0, 114, 178) : QColor(86, 180, 233);
-  const double part = kMostShade * std::clamp(shade, 0.0, 1.0);
+  const double part = (theme.dark ? kMostShadeDark : kMostShade) * std::clamp(shade, 0.0, 1.0);
   const auto mixed = [part](int a, int b) {
     return static_cast<int>(std::lround(a + part * (b - a)));
   };
@@ -59,13 +61,56 @@ void TextFlow::lay_out() {
   bool new_line = true;
   for (std::size_t i = 0; i < widths_.size(); ++i) {
     if (new_line || x + widths_[i] > width_) {
-      lines_.push_back(i);
+      std::size_t first = i;
+      while (!new_line && first > lines_.back() && !begins_word(first)) --first;
+      if (!new_line && first == lines_.back()) first = i;
+      lines_.push_back(first);
       x = 0;
+      for (std::size_t moved = first; moved < i; ++moved) {
+        left_[moved] = x;
+        x += widths_[moved];
+      }
     }
     left_[i] = x;
     x += widths_[i];
     new_line = text_.tokens[i].ends_line || i + 1 == text_.prompt_tokens;
   }
+}
+
+bool TextFlow::begins_word(std::size_t token) const {
+  return text_.tokens[token].text.starts_with(' ') || text_.tokens[token - 1].text.ends_with(' ');
+}
+
+double paint_shades(QPainter& painter, const QRectF& area, const ShownText& text,
+                    const Theme& theme) {
+  if (text.most.empty()) return 0;
+  constexpr double kBar = 90, kBarHeight = 12, kBetween = 6;
+  painter.save();
+  painter.setFont(sized_font(theme.font, kTickFont));
+  const QFontMetricsF metrics(painter.font());
+  const QString least = QString::fromStdString(text.least),
+                most = QString::fromStdString(text.most);
+  const double words = metrics.horizontalAdvance(least) + metrics.horizontalAdvance(most);
+  const double width = words + kBar + 2 * kBetween;
+  double x = area.right() - width;
+  const auto write = [&](const QString& word) {
+    painter.setPen(theme.text);
+    const double room = metrics.horizontalAdvance(word);
+    painter.drawText(QRectF(x, area.top(), room + 1, area.height()), Qt::AlignVCenter, word);
+    x += room + kBetween;
+  };
+  write(least);
+  const QRectF bar(std::round(x), std::round(area.center().y() - kBarHeight / 2), kBar, kBarHeight);
+  for (int step = 0; step < static_cast<int>(kBar); ++step)
+    painter.fillRect(QRectF(bar.left() + step, bar.top(), 1, kBarHeight),
+                     shaded(theme, step / (kBar - 1)));
+  painter.setPen(QPen(theme.faint_text, 1));
+  painter.setBrush(Qt::NoBrush);
+  painter.drawRect(bar);
+  x = bar.right() + kBetween;
+  write(most);
+  painter.restore();
+  return width;
 }
 
 double TextFlow::height() const { return static_cast<double>(lines_.size()) * line_height_; }
@@ -152,13 +197,19 @@ class TextPicture : public Picture {
     bold.setBold(true);
     painter.setFont(bold);
     painter.setPen(theme.text);
-    painter.drawText(QRectF(area.left() + kMargin, area.top(), area.width() - 2 * kMargin, kTitle),
-                     Qt::AlignVCenter | Qt::AlignLeft, QString::fromStdString(text_.title));
+    const double title = theme.titles ? kTitle : kMargin / 2;
+    const QRectF head(area.left() + kMargin, area.top(), area.width() - 2 * kMargin, title);
+    const double legend =
+        theme.legends && theme.titles ? paint_shades(painter, head, text_, theme) + kMargin : 0;
+    if (theme.titles)
+      painter.drawText(head, Qt::AlignVCenter | Qt::AlignLeft,
+                       QFontMetricsF(bold).elidedText(QString::fromStdString(text_.title),
+                                                      Qt::ElideRight, head.width() - legend));
     TextFlow flow;
     flow.set(text_, theme.font, area.width() - 2 * kMargin);
     painter.save();
-    painter.translate(area.left() + kMargin, area.top() + kTitle);
-    const QRectF part(0, 0, area.width() - 2 * kMargin, area.height() - kTitle);
+    painter.translate(area.left() + kMargin, area.top() + title);
+    const QRectF part(0, 0, area.width() - 2 * kMargin, area.height() - title);
     painter.setClipRect(part);
     flow.paint(painter, part, theme, {});
     painter.restore();

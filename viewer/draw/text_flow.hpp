@@ -36,6 +36,8 @@ class TextFlow {
 
  private:
   void lay_out();
+  /// Whether a line may begin with this token: a word is not cut unless it is longer than a line.
+  bool begins_word(std::size_t token) const;
 
   ShownText text_;
   QFont font_;
@@ -44,6 +46,10 @@ class TextFlow {
   std::vector<double> left_;        // [token]
   std::vector<std::size_t> lines_;  // [line]: its first token
 };
+
+/// What the shades stand for, at the right end of `area`. Returns how wide that is.
+double paint_shades(QPainter& painter, const QRectF& area, const ShownText& text,
+                    const Theme& theme);
 
 /// The text as a picture, up to a height of 20000 pixels; its CSV has a row a token.
 PicturePtr text_picture(ShownText text);

@@ -93,10 +93,11 @@ void TextView::paintEvent(QPaintEvent* /*event*/) {
   bold.setBold(true);
   painter.setFont(bold);
   painter.setPen(theme_.text);
-  const QString title = QFontMetricsF(bold).elidedText(QString::fromStdString(text().title),
-                                                       Qt::ElideRight, text_width());
-  painter.drawText(QRectF(kEdge, 0, text_width(), kHeader), Qt::AlignVCenter | Qt::AlignLeft,
-                   title);
+  const QRectF head(kEdge, 0, text_width(), kHeader);
+  const double legend = paint_shades(painter, head, text(), theme_);
+  const QString title = QFontMetricsF(bold).elidedText(
+      QString::fromStdString(text().title), Qt::ElideRight, text_width() - legend - kEdge);
+  painter.drawText(head, Qt::AlignVCenter | Qt::AlignLeft, title);
   const double top = verticalScrollBar()->value(), room = viewport()->height() - kHeader;
   painter.setClipRect(QRectF(0, kHeader, viewport()->width(), room));
   painter.translate(kEdge, kHeader - top);

@@ -17,8 +17,9 @@ namespace kvatlas::viewer {
 struct Theme {
   bool dark = false;
   QColor background, panel, text, faint_text, grid, accent, warning, missing;
-  QFont font;                              // titles are bold, labels of ticks are smaller
-  ColourMap colours = ColourMap::viridis;  // of maps and matrices
+  QFont font;                                        // titles are bold, labels of ticks are smaller
+  ColourMap colours = ColourMap::viridis;            // of maps and matrices
+  bool titles = true, notes = true, legends = true;  // what pictures have beside their marks
   /// The look of series `number`: one of the colours of Okabe and Ito (on dark ground white takes
   /// the place of black), with a dash of its own, so that colour is never the only difference.
   QPen series_pen(int number, Emphasis emphasis) const;

@@ -108,9 +108,26 @@ void BaselineBeside::refresh() {
 }
 
 void BaselineBeside::compare() {
+  line_up();
   if (!difference()) return;
   arrange();  // the controls may have become higher
   difference_->compare(*front_screen(), *other_);
+}
+
+/// Charts of both sides have the same frames and ranges, wherever both have content.
+void BaselineBeside::line_up() {
+  const auto charts = [](const Screen* screen) {
+    return screen ? screen->findChildren<ChartView*>() : QList<ChartView*>();
+  };
+  const auto mine = charts(front_screen()), theirs = charts(other_);
+  for (qsizetype i = 0; i < mine.size(); ++i) {
+    const bool compared = form_ != Compare::difference && i < theirs.size() &&
+                          has_content(mine[i]->chart()) && has_content(theirs[i]->chart());
+    if (compared)
+      ChartView::line_up(*mine[i], *theirs[i]);
+    else
+      mine[i]->stand_alone();
+  }
 }
 
 PicturePtr BaselineBeside::picture() const {
@@ -145,8 +162,14 @@ void BaselineBeside::arrange() {
   const auto second = QString::fromStdString(name_of(session_.baseline()));
   const int strip = names_->sizeHint().height();
   other_->clearMask();
-  // The settings are the same ones; under a swipe both sides must lie alike.
-  for (auto* bar : other_->findChildren<ControlBar*>()) bar->setVisible(form_ == Compare::swipe);
+  // The settings are the same ones. Both sides lie alike, so that what is compared lines up.
+  const bool below = width() < 2 * kLeastHalf && form_ == Compare::side_by_side;
+  for (auto* bar : other_->findChildren<ControlBar*>()) {
+    QSizePolicy policy = bar->sizePolicy();
+    policy.setRetainSizeWhenHidden(!below);
+    bar->setSizePolicy(policy);
+    bar->setVisible(form_ == Compare::swipe);
+  }
   const QRect both(0, strip, width(), height() - strip);
   if (form_ == Compare::difference) {
     names_->setText(tr("difference: %1 less %2 (baseline)").arg(first, second));
@@ -166,14 +189,19 @@ void BaselineBeside::arrange() {
     line_->raise();
     return;
   }
-  names_->setText(tr("baseline: %1").arg(second));
-  const bool below = width() < 2 * kLeastHalf;
-  const int half = (below ? height() : width()) / 2;
-  front_->setGeometry(below ? QRect(0, 0, width(), half) : QRect(0, 0, half, height()));
-  const QRect rest =
-      below ? QRect(0, half, width(), height() - half) : QRect(half, 0, width() - half, height());
-  names_->setGeometry(rest.x(), rest.y(), rest.width(), strip);
-  other_->setGeometry(rest.adjusted(0, strip, 0, 0));
+  if (below) {
+    const int half = height() / 2;
+    names_->setText(tr("baseline: %1").arg(second));
+    front_->setGeometry(0, 0, width(), half);
+    names_->setGeometry(0, half, width(), strip);
+    other_->setGeometry(0, half + strip, width(), height() - half - strip);
+    return;
+  }
+  const int half = width() / 2;
+  names_->setText(tr("left: %1, right: %2 (baseline)").arg(first, second));
+  names_->setGeometry(0, 0, width(), strip);
+  front_->setGeometry(QRect(0, strip, half, both.height()));
+  other_->setGeometry(QRect(half, strip, half, both.height()));
 }
 
 /// It lies where the charts in front are, below their controls; the baseline's screen works

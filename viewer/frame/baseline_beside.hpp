@@ -56,6 +56,7 @@ class BaselineBeside : public QWidget {
   void arrange();
   void show_difference(const QRect& both);
   void compare();
+  void line_up();
 
   Session& session_;
   const std::vector<ScreenEntry>& entries_;

@@ -40,6 +40,12 @@ void DetailsView::set_focus_text(const QString& text) {
   refresh();
 }
 
+void DetailsView::set_prompt(std::vector<std::pair<QString, QString>> details) {
+  if (details == prompt_) return;
+  prompt_ = std::move(details);
+  refresh();
+}
+
 void DetailsView::set_notes(const QStringList& notes) {
   notes_ = notes;
   refresh();
@@ -54,7 +60,10 @@ QString DetailsView::value(const QString& name) const {
 void DetailsView::refresh() {
   std::vector<std::pair<QString, QString>> rows;
   const auto* profile = session_.profile();
-  if (profile && !profile->samples().empty()) {
+  if (!prompt_.empty()) {
+    if (!focus_.isEmpty()) rows.emplace_back(tr("In focus"), focus_);
+    rows.insert(rows.end(), prompt_.begin(), prompt_.end());
+  } else if (profile && !profile->samples().empty()) {
     const auto& header = profile->header();
     const Selection& selection = session_.selection().current();
     const auto& sample =

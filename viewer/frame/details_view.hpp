@@ -19,6 +19,8 @@ class DetailsView : public QWidget {
   DetailsView(Session& session, SampleFacts& facts, QWidget* parent);
 
   void set_focus_text(const QString& text);
+  /// Shows these names and values in place of those of the profile and its sample.
+  void set_prompt(std::vector<std::pair<QString, QString>> details);
   void set_notes(const QStringList& notes);
   /// The text in the row of this name; empty if there is no such row.
   QString value(const QString& name) const;
@@ -29,6 +31,7 @@ class DetailsView : public QWidget {
   Session& session_;
   SampleFacts& facts_;
   QString focus_;
+  std::vector<std::pair<QString, QString>> prompt_;
   QStringList notes_;
   QTableWidget* table_;
 };

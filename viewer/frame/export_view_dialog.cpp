@@ -18,8 +18,8 @@
 namespace kvatlas::viewer {
 
 namespace {
-constexpr int kPng = 0, kSvg = 1;
-const char* const kEndings[] = {".png", ".svg", ".csv"};
+constexpr int kPng = 0, kPdf = 2;
+const char* const kEndings[] = {".png", ".svg", ".pdf", ".csv"};
 }  // namespace
 
 ExportViewDialog::ExportViewDialog(PicturePtr picture, const Theme& theme, Origin origin,
@@ -30,7 +30,8 @@ ExportViewDialog::ExportViewDialog(PicturePtr picture, const Theme& theme, Origi
   resize(560, 0);
   format_ = new QComboBox(this);
   format_->setObjectName("format");
-  format_->addItems({tr("PNG image"), tr("SVG drawing"), tr("CSV: the numbers behind it")});
+  format_->addItems(
+      {tr("PNG image"), tr("SVG drawing"), tr("PDF page"), tr("CSV: the numbers behind it")});
   scale_ = new QDoubleSpinBox(this);
   scale_->setObjectName("scale");
   scale_->setRange(0.5, 8);
@@ -82,8 +83,8 @@ void ExportViewDialog::refresh() {
           ? tr("%1 × %2 pixels").arg(size.width(), 0, 'f', 0).arg(size.height(), 0, 'f', 0)
           : tr("as large as one likes"));
   scale_->setEnabled(format_->currentIndex() == kPng);
-  transparent_->setEnabled(format_->currentIndex() <= kSvg);
-  light_->setEnabled(format_->currentIndex() <= kSvg);
+  transparent_->setEnabled(format_->currentIndex() <= kPdf);
+  light_->setEnabled(format_->currentIndex() <= kPdf);
   const bool exists = QFileInfo::exists(path_->text());
   save_->setText(exists ? tr("Replace") : tr("Save"));
   problem_->setText(exists ? tr("There is a file of that name: it would be replaced.") : QString());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dialog that saves the view in front as a PNG, SVG or CSV file.
+// The dialog that saves the view in front as a PNG, SVG, PDF or CSV file.
 #pragma once
 
 #include <QDialog>

@@ -130,9 +130,21 @@ void MainWindow::make_docks() {
   values_dock_ = add(tr("Values"), "dock.values", values_, Qt::RightDockWidgetArea);
   pins_dock_ = add(tr("Pins"), "dock.pins", pins_, Qt::BottomDockWidgetArea);
   pins_dock_->hide();  // until there is one
+  const auto at_height = [this](QDockWidget* dock, QDockWidget* other, int share) {
+    connect(dock, &QDockWidget::visibilityChanged, this,
+            [=, this, opened = false](bool on) mutable {
+              if (!on || std::exchange(opened, true)) return;  // later it is as high as it was left
+              if (other)
+                resizeDocks({other, dock}, {height() - height() / share, height() / share},
+                            Qt::Vertical);
+              else
+                resizeDocks({dock}, {height() / share}, Qt::Vertical);
+            });
+  };
+  at_height(values_dock_, details_dock_, 2);
+  at_height(pins_dock_, nullptr, 5);
   values_dock_->hide();
   resizeDocks({tree_dock_, details_dock_}, {206, 210}, Qt::Horizontal);
-  resizeDocks({pins_dock_}, {150}, Qt::Vertical);
   connect(&session_.evidence(), &EvidenceCache::layers_changed, this,
           [this] { tree_->set_predicates(session_.evidence().words()); });
   connect(pins_, &PinTray::wanted, this, &MainWindow::go_to);
@@ -328,6 +340,8 @@ void MainWindow::show_values() {
 void MainWindow::refresh_details() {
   const QString focus = screen() ? screen()->focus_text() : QString();
   focus_label_->setText(focus);
+  details_->set_prompt(screen() ? screen()->prompt_details()
+                                : std::vector<std::pair<QString, QString>>());
   details_->set_focus_text(focus);
   details_->set_notes(pins_->notes_at(place_now()));
 }

@@ -52,9 +52,33 @@ CellSpan cells_at(double token, double per_pixel, std::int64_t block, std::int64
   return {first, last};
 }
 
+/// A part of a tile by itself.
+Tile cut(const Tile& tile, const CellPart& part) {
+  Tile out{part.last_row - part.first_row, part.last_column - part.first_column, {}};
+  for (std::int64_t row = part.first_row; row < part.last_row; ++row) {
+    const auto first = tile.values.begin() + row * tile.columns;
+    out.values.insert(out.values.end(), first + part.first_column, first + part.last_column);
+  }
+  return out;
+}
+
 Cells placed_cells(const PlacedTile& placed) { return cells_of(*placed.tile, placed.key); }
 
 }  // namespace
+
+CellPart cells_touched(const PlacedTile& placed, const TokenRectangle& part) {
+  const Cells cells = placed_cells(placed);
+  const auto span = [&](std::int64_t first, std::int64_t tokens, std::int64_t first_cell,
+                        std::int64_t count) {
+    const std::int64_t begin =
+        std::clamp<std::int64_t>(first / placed.block - first_cell, 0, count);
+    const std::int64_t end = (first + tokens + placed.block - 1) / placed.block - first_cell;
+    return std::pair(begin, std::clamp(end, begin, count));
+  };
+  const auto rows = span(part.first_query, part.queries, cells.first_row, cells.rows);
+  const auto columns = span(part.first_key, part.keys, cells.first_column, cells.columns);
+  return {rows.first, rows.second, columns.first, columns.second};
+}
 
 TokenRectangle Viewport::tokens() const {
   const auto first_q = static_cast<std::int64_t>(std::floor(first_query));
@@ -64,8 +88,19 @@ TokenRectangle Viewport::tokens() const {
           static_cast<std::int64_t>(std::ceil(first_key + width * tokens_per_pixel)) - first_k};
 }
 
-void QuantisedMap::place(std::vector<PlacedTile> tiles) {
+template <class Use>
+void QuantisedMap::for_each_tile(Use use) const {
+  std::vector<TileKey> taken;
+  for (const PlacedTile& placed : tiles_) {
+    if (!placed.tile || std::find(taken.begin(), taken.end(), placed.key) != taken.end()) continue;
+    taken.push_back(placed.key);
+    use(placed);
+  }
+}
+
+void QuantisedMap::place(std::vector<PlacedTile> tiles, const TokenRectangle& sight) {
   tiles_ = std::move(tiles);
+  sight_ = sight;
   std::unordered_map<TileKey, Indices, TileKeyHash> kept;
   for (const PlacedTile& placed : tiles_) {
     const auto found = indices_.find(placed.key);
@@ -97,45 +132,49 @@ void QuantisedMap::rescale(const ScaleSettings& settings) {
 }
 
 std::vector<float> QuantisedMap::visible_sample() const {
-  std::vector<Tile> changed;  // owns what `visible` borrows
-  changed.reserve(tiles_.size());
+  std::vector<Tile> parts;  // owns what `visible` borrows
+  parts.reserve(tiles_.size());
   std::vector<Cells> visible;
-  std::vector<TileKey> taken;
-  for (const PlacedTile& placed : tiles_) {
-    if (!placed.tile || std::find(taken.begin(), taken.end(), placed.key) != taken.end()) continue;
-    taken.push_back(placed.key);
+  for_each_tile([&](const PlacedTile& placed) {
+    const CellPart part = cells_touched(placed, sight_);
+    Tile& seen = parts.emplace_back(cut(*placed.tile, part));
     Cells cells = placed_cells(placed);
+    cells.rows = seen.rows;
+    cells.columns = seen.columns;
+    cells.first_row += part.first_row;
+    cells.first_column += part.first_column;
     const std::int64_t masked = (settings_.masked_keys + placed.block - 1) / placed.block;
-    const bool masks = cells.first_column < masked;
-    if (masks || settings_.per_row) {
-      Tile& copy = changed.emplace_back(*placed.tile);
-      const auto maxima = settings_.per_row ? row_maxima(placed) : std::vector<float>();
-      for (std::int64_t row = 0; row < copy.rows; ++row)
-        for (std::int64_t column = 0; column < copy.columns; ++column) {
-          float& value = copy.values[row * copy.columns + column];
-          if (cells.first_column + column < masked)
-            value = std::numeric_limits<float>::quiet_NaN();
-          else if (!maxima.empty() && maxima[row] > 0)
-            value /= maxima[row];
-        }
-      cells.values = copy.values;
-    }
+    const auto maxima = settings_.per_row ? row_maxima(placed) : std::vector<float>();
+    for (std::int64_t row = 0; row < seen.rows; ++row)
+      for (std::int64_t column = 0; column < seen.columns; ++column) {
+        float& value = seen.values[row * seen.columns + column];
+        if (cells.first_column + column < masked)
+          value = std::numeric_limits<float>::quiet_NaN();
+        else if (!maxima.empty() && maxima[part.first_row + row] > 0)
+          value /= maxima[part.first_row + row];
+      }
+    cells.values = seen.values;
     visible.push_back(cells);
-  }
+  });
   return sample_visible(visible, kSampleValues);
 }
 
 std::vector<float> QuantisedMap::row_maxima(const PlacedTile& placed) const {
   std::vector<float> maxima(static_cast<std::size_t>(placed.tile->rows), 0.0F);
-  std::vector<TileKey> taken;
-  for (const PlacedTile& other : tiles_) {
-    if (!other.tile || other.key.level != placed.key.level || other.key.row != placed.key.row ||
-        other.tile->rows != placed.tile->rows ||
-        std::find(taken.begin(), taken.end(), other.key) != taken.end())
-      continue;
-    taken.push_back(other.key);
-    raise_row_maxima(placed_cells(other), maxima);
-  }
+  for_each_tile([&](const PlacedTile& other) {
+    if (other.key.level != placed.key.level || other.key.row != placed.key.row ||
+        other.tile->rows != placed.tile->rows)
+      return;
+    CellPart part = cells_touched(other, sight_);
+    part.first_row = 0;
+    part.last_row = other.tile->rows;
+    const Tile seen = cut(*other.tile, part);
+    Cells cells = placed_cells(other);
+    cells.columns = seen.columns;
+    cells.first_column += part.first_column;
+    cells.values = seen.values;
+    raise_row_maxima(cells, maxima);
+  });
   return maxima;
 }
 
@@ -146,7 +185,7 @@ void QuantisedMap::quantise_new() {
     made.of = placed.tile;
     made.values.resize(placed.tile->values.size());
     const auto maxima = settings_.per_row ? row_maxima(placed) : std::vector<float>();
-    made.counts = quantise(placed_cells(placed), scale_, maxima, made.values);
+    quantise(placed_cells(placed), scale_, maxima, made.values);
     indices_.emplace(placed.key, std::move(made));
     ++quantised_;
   }
@@ -154,11 +193,21 @@ void QuantisedMap::quantise_new() {
 
 QuantiseCounts QuantisedMap::counts() const {
   QuantiseCounts all;
-  for (const auto& [key, indices] : indices_) {
-    all.shown += indices.counts.shown;
-    all.under_floor += indices.counts.under_floor;
-    all.missing += indices.counts.missing;
-  }
+  for_each_tile([&](const PlacedTile& placed) {
+    const Cells cells = placed_cells(placed);
+    const CellPart part = cells_touched(placed, sight_);
+    const auto maxima = settings_.per_row ? row_maxima(placed) : std::vector<float>();
+    for (std::int64_t row = part.first_row; row < part.last_row; ++row) {
+      const double unit = !maxima.empty() && maxima[row] > 0 ? maxima[row] : 1;
+      const double floor = scale_.range().low * unit;
+      for (std::int64_t column = part.first_column; column < part.last_column; ++column) {
+        if (cells.is_masked(row, column)) break;
+        const auto value = static_cast<double>(cells.at(row, column));
+        ++(std::isnan(value) ? all.missing : all.shown);
+        if (value < floor) ++all.under_floor;
+      }
+    }
+  });
   return all;
 }
 
@@ -261,8 +310,8 @@ QuantisedMap::Edges QuantisedMap::edges(const Viewport& viewport, std::int64_t n
         const double value =
             placed.tile->values[(row - first_row) * placed.tile->columns + column - first_column];
         if (greatest) {
-          row_sum = std::max(row_sum, value);
-          column_sum = std::max(column_sum, value);
+          if (std::abs(value) > std::abs(row_sum)) row_sum = value;
+          if (std::abs(value) > std::abs(column_sum)) column_sum = value;
         } else {
           row_sum += value * block_tokens(column);
           column_sum += value * block_tokens(row);
@@ -285,19 +334,17 @@ std::optional<QuantisedMap::Value> QuantisedMap::value_at(std::int64_t query,
     const std::int64_t r = row - cells.first_row, c = column - cells.first_column;
     if (r < 0 || c < 0 || r >= cells.rows || c >= cells.columns) return std::nullopt;
     Value found{cells.at(r, c), placed.block, row * placed.block, column * placed.block, 1, 0};
-    std::vector<TileKey> taken;
-    for (const PlacedTile& other : tiles_) {
-      if (!other.tile || other.key.level != placed.key.level || other.key.row != placed.key.row ||
-          std::find(taken.begin(), taken.end(), other.key) != taken.end())
-        continue;
-      taken.push_back(other.key);
+    for_each_tile([&](const PlacedTile& other) {
+      if (other.key.level != placed.key.level || other.key.row != placed.key.row) return;
       const Cells row_cells = placed_cells(other);
-      if (r >= row_cells.rows) continue;
-      for (std::int64_t i = 0; i < row_cells.columns && !row_cells.is_masked(r, i); ++i) {
+      if (r >= row_cells.rows) return;
+      const CellPart part = cells_touched(other, sight_);
+      for (std::int64_t i = part.first_column; i < part.last_column && !row_cells.is_masked(r, i);
+           ++i) {
         ++found.stored;
         if (row_cells.at(r, i) > found.value) ++found.rank;
       }
-    }
+    });
     return found;
   }
   return std::nullopt;

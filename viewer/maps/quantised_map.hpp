@@ -45,27 +45,47 @@ struct ScaleSettings {
   bool operator==(const ScaleSettings&) const = default;
 };
 
+/// Cells of a tile: rows first_row to last_row - 1, and columns likewise.
+struct CellPart {
+  std::int64_t first_row = 0, last_row = 0, first_column = 0, last_column = 0;
+};
+/// The cells that a part of the map touches, of a tile that is there.
+CellPart cells_touched(const PlacedTile& placed, const TokenRectangle& part);
+
+/// Counts that a legend names beside its ticks.
+struct QuantiseCounts {
+  std::int64_t shown = 0;        // cells that are neither masked nor missing
+  std::int64_t under_floor = 0;  // those of them below the range, zeros included
+  std::int64_t missing = 0;
+};
+
+/// What is more than any map.
+inline constexpr TokenRectangle kWholeMap{0, 0, std::int64_t{1} << 40, std::int64_t{1} << 40};
+
 class QuantisedMap {
  public:
-  /// Takes other tiles as those in sight. Tiles that are quantised already are kept.
-  void place(std::vector<PlacedTile> tiles);
+  /// Takes other tiles as those of which a part is in sight, and that part. Tiles that are
+  /// quantised already are kept.
+  void place(std::vector<PlacedTile> tiles, const TokenRectangle& sight = kWholeMap);
   /// Chooses the scale anew. If it differs from the last one, everything in sight is quantised
   /// again.
   void rescale(const ScaleSettings& settings);
 
   const std::vector<PlacedTile>& tiles() const { return tiles_; }
+  const TokenRectangle& sight() const { return sight_; }
   const Scale& scale() const { return scale_; }
   const ScaleSettings& settings() const { return settings_; }
   /// The values from which the range was taken, ascending; the legend draws their histogram.
   const std::vector<float>& sample() const { return sample_; }
+  /// Of the cells in sight.
   QuantiseCounts counts() const;
   /// The index of every pixel, in rows of `stride` bytes. Where cells are smaller than pixels the
   /// highest one shows, so that a single high cell is always seen.
   void draw(const Viewport& viewport, std::span<std::uint8_t> indices, std::size_t stride) const;
 
-  /// Sums over the cells in sight, or the greatest of them: what the queries of each row give to
-  /// the keys in sight, and what each key takes from the queries in sight. NaN where a tile is
-  /// missing.
+  /// Sums over the cells in sight, or the greatest of them, by size if they are differences: what
+  /// the queries of each row give to the keys in sight, and what each key takes from the queries in
+  /// sight. NaN where a tile is missing.
   struct Edges {
     std::int64_t block = 1, first_row = 0, first_column = 0;  // in cells of the level
     std::vector<double> rows, columns;
@@ -87,14 +107,18 @@ class QuantisedMap {
  private:
   struct Indices {
     std::vector<std::uint8_t> values;
-    QuantiseCounts counts;
     std::shared_ptr<const Tile> of;
   };
   void quantise_new();
   std::vector<float> visible_sample() const;
+  /// The greatest of each row of the tile, of the cells in sight.
   std::vector<float> row_maxima(const PlacedTile& placed) const;
+  /// Calls `use(placed)` for each tile that is there once, though it may stand in several slots.
+  template <class Use>
+  void for_each_tile(Use use) const;
 
   std::vector<PlacedTile> tiles_;
+  TokenRectangle sight_ = kWholeMap;
   ScaleSettings settings_;
   Scale scale_{ScaleKind::log, {1e-6, 1}};
   std::vector<float> sample_;

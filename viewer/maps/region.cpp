@@ -84,17 +84,28 @@ RegionStatistics region_statistics(const Region& region) {
   return found;
 }
 
+TokenRectangle blocks_touched(const TokenRectangle& part, std::int64_t block_tokens,
+                              std::int64_t n_tokens) {
+  const auto span = [&](std::int64_t first, std::int64_t count) {
+    const std::int64_t begin =
+        std::clamp<std::int64_t>(first, 0, n_tokens) / block_tokens * block_tokens;
+    const std::int64_t end = (first + count + block_tokens - 1) / block_tokens * block_tokens;
+    return std::pair(begin, std::clamp(end, begin, std::max(begin, n_tokens)) - begin);
+  };
+  const auto queries = span(part.first_query, part.queries);
+  const auto keys = span(part.first_key, part.keys);
+  return {queries.first, keys.first, queries.second, keys.second};
+}
+
 RegionStatistics region_statistics(std::span<const PlacedTile> means,
                                    std::span<const PlacedTile> maxima, const TokenRectangle& part,
                                    std::int64_t block_tokens, std::int64_t n_tokens) {
-  const std::int64_t side = (n_tokens + block_tokens - 1) / block_tokens;
+  const TokenRectangle whole = blocks_touched(part, block_tokens, n_tokens);
   const auto blocks = [&](std::int64_t first, std::int64_t count) {
-    const std::int64_t begin = std::clamp<std::int64_t>(first / block_tokens, 0, side);
-    const std::int64_t end = (first + count + block_tokens - 1) / block_tokens;
-    return std::pair(begin, std::clamp<std::int64_t>(end, begin, side));
+    return std::pair(first / block_tokens, (first + count + block_tokens - 1) / block_tokens);
   };
-  const auto rows = blocks(part.first_query, part.queries);
-  const auto columns = blocks(part.first_key, part.keys);
+  const auto rows = blocks(whole.first_query, whole.queries);
+  const auto columns = blocks(whole.first_key, whole.keys);
   const std::int64_t width = columns.second - columns.first, height = rows.second - rows.first;
   const auto values = [&](std::span<const PlacedTile> tiles) {
     std::vector<float> found(static_cast<std::size_t>(width * height),

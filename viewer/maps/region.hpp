@@ -37,6 +37,10 @@ struct RegionStatistics {
 /// result is as exact as the stored blocks.
 RegionStatistics region_statistics(const Region& region);
 
+/// The blocks of a map of `n_tokens` that a part of it touches, as tokens.
+TokenRectangle blocks_touched(const TokenRectangle& part, std::int64_t block_tokens,
+                              std::int64_t n_tokens);
+
 /// The statistics of all blocks that a part of a map touches, from the tiles of one level that are
 /// here. `maxima` may be empty.
 RegionStatistics region_statistics(std::span<const PlacedTile> means,

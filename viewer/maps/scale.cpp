@@ -125,15 +125,14 @@ void raise_row_maxima(const Cells& cells, std::span<float> maxima) {
   }
 }
 
-QuantiseCounts quantise(const Cells& cells, const Scale& scale, std::span<const float> row_maxima,
-                        std::span<std::uint8_t> indices) {
+void quantise(const Cells& cells, const Scale& scale, std::span<const float> row_maxima,
+              std::span<std::uint8_t> indices) {
   const auto count = static_cast<std::size_t>(cells.rows * cells.columns);
   if (indices.size() != count || cells.values.size() != count ||
       (!row_maxima.empty() && row_maxima.size() != static_cast<std::size_t>(cells.rows)))
     fail(ErrorCode::internal, "quantise: ", cells.values.size(), " values, ", indices.size(),
          " indices and ", row_maxima.size(), " rows' maxima for ", cells.rows, " x ", cells.columns,
          " cells");
-  QuantiseCounts counts;
   for (std::int64_t row = 0; row < cells.rows; ++row) {
     const float greatest = row_maxima.empty() ? 1.0F : row_maxima[row];
     const float factor = greatest > 0 ? 1 / greatest : 1.0F;
@@ -143,17 +142,9 @@ QuantiseCounts quantise(const Cells& cells, const Scale& scale, std::span<const 
         index = kMaskedIndex;
         continue;
       }
-      const float value = cells.at(row, column) * factor;
-      index = scale.index(value);
-      if (index == kMissingIndex) {
-        ++counts.missing;
-        continue;
-      }
-      ++counts.shown;
-      if (static_cast<double>(value) < scale.range().low) ++counts.under_floor;
+      index = scale.index(cells.at(row, column) * factor);
     }
   }
-  return counts;
 }
 
 }  // namespace kvatlas::viewer

@@ -4,7 +4,7 @@
 //
 //   const auto sample = sample_visible(tiles);
 //   const Scale scale(ScaleKind::log, robust_range(sample, ScaleKind::log), sample);
-//   const auto counts = quantise(cells, scale, {}, indices);
+//   quantise(cells, scale, {}, indices);
 #pragma once
 
 #include <algorithm>
@@ -73,21 +73,14 @@ class Scale {
   double low_ = 0, inverse_span_ = 1;
 };
 
-/// Counts that a legend names beside its ticks.
-struct QuantiseCounts {
-  std::int64_t shown = 0;        // cells that are neither masked nor missing
-  std::int64_t under_floor = 0;  // those of them below the range, zeros included
-  std::int64_t missing = 0;
-};
-
 /// Raises maxima[row] to the greatest value seen in that row; the first element is for the map's
 /// row `first_row`.
 void raise_row_maxima(const Cells& cells, std::span<float> maxima);
 
 /// Writes the index of every cell. With `row_maxima`, one for each row, every row is first divided
 /// by its own maximum; the range is then a part of 1.
-QuantiseCounts quantise(const Cells& cells, const Scale& scale, std::span<const float> row_maxima,
-                        std::span<std::uint8_t> indices);
+void quantise(const Cells& cells, const Scale& scale, std::span<const float> row_maxima,
+              std::span<std::uint8_t> indices);
 
 struct Tick {
   double value = 0, position = 0;  // the position is from 0 to 1 along the legend

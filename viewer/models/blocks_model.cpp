@@ -116,6 +116,30 @@ Chart counts_chart(const Blocks& blocks, const BlocksSettings& settings) {
   return chart;
 }
 
+/// What every hundredth of delta drops, every other one that was measured, and the present one.
+std::vector<PodPoint> with_measured(const BlocksModel& model, const BlocksSettings& settings) {
+  std::vector<PodPoint> points = settings.per_query_head ? model.by_query_head : model.by_kv_head;
+  std::vector<double> deltas = {settings.delta};
+  for (const auto& at : model.scores.points) deltas.push_back(at.setting);
+  for (const double delta : deltas) {
+    const bool known = std::any_of(points.begin(), points.end(), [&](const PodPoint& point) {
+      return std::abs(point.delta - delta) < 1e-9;
+    });
+    if (known) continue;
+    BlocksSettings there = settings;
+    there.delta = delta;
+    points.push_back(block_decisions(model, there).point);
+  }
+  std::sort(points.begin(), points.end(),
+            [](const PodPoint& a, const PodPoint& b) { return a.delta < b.delta; });
+  return points;
+}
+
+std::string gate_title(double skipped, double tau) {
+  return str("PoD: ", percent_text(skipped), " of the distant parts skipped at tau ",
+             fixed_text(tau, 2));
+}
+
 double saved_at(const PodPoint& point, const BlocksModel& model, const BlocksSettings& settings,
                 std::int64_t tokens) {
   return calibrate::pod_saved(point.layers, model.shape, tokens, settings.proximal);
@@ -133,6 +157,9 @@ Chart sweep_chart(const BlocksModel& model, const std::vector<PodPoint>& points,
   Line batch{"greatest batch", {}, Emphasis::faint};
   batch.right = true;
   chart.table.columns = {{"delta"},
+                         {"score"},
+                         {"low"},
+                         {"high"},
                          {"blocks"},
                          {"keys dropped", "share"},
                          {"cache saved", "share"},
@@ -145,7 +172,11 @@ Chart sweep_chart(const BlocksModel& model, const std::vector<PodPoint>& points,
     dropped.points.push_back({point.delta, point.dropped});
     saved.points.push_back({point.delta, share});
     batch.points.push_back({point.delta, fits});
-    chart.table.rows.push_back({point.delta, point.blocks, point.dropped, share, fits});
+    Estimate score;
+    for (const auto& at : model.scores.points)
+      if (std::abs(at.setting - point.delta) < 1e-9) score = at.score;
+    chart.table.rows.push_back(
+        {point.delta, score.mean, score.low, score.high, point.blocks, point.dropped, share, fits});
   }
   chart.lines.push_back(std::move(dropped));
   chart.lines.push_back(std::move(saved));
@@ -200,7 +231,7 @@ BlocksView blocks_view(const BlocksModel& model, const BlocksSettings& settings)
   view.full_batch = calibrate::greatest_batch(settings.memory_bytes, model.shape, end);
   view.batch = calibrate::greatest_batch(settings.memory_bytes, model.shape, end,
                                          saved_at(view.point, model, settings, end));
-  const auto& points = settings.per_query_head ? model.by_query_head : model.by_kv_head;
+  const auto points = with_measured(model, settings);
   if (settings.wanted_saving)
     view.delta_for_saving = calibrate::delta_for(points, model.shape, settings.length,
                                                  settings.proximal, *settings.wanted_saving);
@@ -230,6 +261,15 @@ Chart matrix_chart(const BlocksModel& model, const BlocksSettings& settings, std
   return chart;
 }
 
+GateView at_tau(GateView view, double tau) {
+  Chart& chart = view.chart;
+  for (const auto& row : chart.table.rows)
+    if (row[0].number == tau) view.skipped = row[1].number;
+  if (chart.notes.empty()) chart.title = gate_title(view.skipped, tau);
+  chart.marks.front().at = tau;
+  return view;
+}
+
 GateModel read_gate_model(const profile::Reader& profile, const std::vector<std::size_t>& positions,
                           calibrate::Proximity proximal) {
   GateModel model;
@@ -245,9 +285,8 @@ GateView gate_view(const GateModel& model, const calibrate::Blocks& blocks, doub
   view.skipped = curve.skipped(tau);
   Chart& chart = view.chart;
   const bool none = curve.rows() == 0;
-  chart.title = none ? "PoD: no distant parts that could be skipped"
-                     : str("PoD: ", percent_text(view.skipped),
-                           " of the distant parts skipped at tau ", fixed_text(tau, 2));
+  chart.title =
+      none ? "PoD: no distant parts that could be skipped" : gate_title(view.skipped, tau);
   chart.x = {"tau", "", {}, {{0, 1}}};
   chart.y = {"skipped", "share", {}, {{0, 1}}};
   chart.table.columns = {{"tau"}, {"skipped", "share"}};

@@ -79,5 +79,7 @@ struct GateView {
   Chart chart;                 // the share skipped at every tau
 };
 GateView gate_view(const GateModel& model, const calibrate::Blocks& blocks, double tau);
+/// The same view with another tau, which is one of the hundredths that the chart shows.
+GateView at_tau(GateView view, double tau);
 
 }  // namespace kvatlas::viewer

@@ -140,7 +140,8 @@ struct Chart {
   std::vector<std::string> point_colours;  // what each colour of points stands for, for the legend
   std::vector<Bars> bars;
   std::vector<Box> boxes;
-  std::string strong_boxes, flagged_boxes;  // what such boxes stand for, for the legend
+  // What such bars and boxes stand for, for the legend.
+  std::string strong_bars, strong_boxes, flagged_boxes;
   std::vector<Mark> marks;
   std::vector<Matrix> matrices;  // several are drawn side by side
   Table table;

@@ -11,13 +11,13 @@
 namespace kvatlas::viewer {
 namespace {
 
-/// The one with the same label, or where no label is the same, the one at the same place.
+/// The one with the same label. One of each, whatever they are called, are of the same thing.
 template <class Series>
 const Series* partner(const std::vector<Series>& mine, std::size_t at,
                       const std::vector<Series>& others) {
   for (const Series& other : others)
     if (other.label == mine[at].label) return &other;
-  return mine.size() == others.size() ? &others[at] : nullptr;
+  return mine.size() == 1 && others.size() == 1 ? &others[0] : nullptr;
 }
 
 /// From an x of one chart to that of the other: the same, or the same share of another range.
@@ -60,16 +60,32 @@ std::vector<std::optional<std::size_t>> paired_columns(const Matrix& mine, const
   return out;
 }
 
-/// Of a line at x: between its points, or the last one's for steps; nothing outside.
-double value_at(const Line& line, double x) {
+/// Of a line at x, where it has a point no farther off than `reach`: nothing was measured between
+/// points. Steps hold up to the last one.
+double value_at(const Line& line, double x, double reach) {
   const auto& points = line.points;
-  const auto after = std::upper_bound(points.begin(), points.end(), x,
+  const auto after = std::upper_bound(points.begin(), points.end(), x + reach,
                                       [](double at, const Point& point) { return at < point.x; });
-  if (after == points.begin()) return kNoNumber;
-  const Point& before = *(after - 1);
-  if (before.x == x || line.steps) return before.y;
-  if (after == points.end()) return kNoNumber;
-  return before.y + (after->y - before.y) * (x - before.x) / (after->x - before.x);
+  double found = kNoNumber, nearest = reach;
+  for (auto point = after; point != points.begin() && (--point)->x >= x - reach;)
+    if (const double away = std::abs(point->x - x); away <= nearest) {
+      nearest = away;
+      found = point->y;
+    }
+  const bool holds = line.steps && after != points.begin() && after != points.end();
+  return std::isnan(found) && holds ? (after - 1)->y : found;
+}
+
+/// The same place on two axes: of the same name where places have names.
+bool same_place(const Axis& mine, double x, const Axis& other, double other_x) {
+  const auto name = [](const Axis& axis, double at) {
+    const auto tick = std::find_if(axis.ticks.begin(), axis.ticks.end(),
+                                   [&](const AxisTick& one) { return one.at == at; });
+    return tick == axis.ticks.end() ? std::string() : tick->label;
+  };
+  if (mine.ticks.empty() || other.ticks.empty()) return x == other_x;
+  const std::string named = name(mine, x);
+  return !named.empty() && named == name(other, other_x);
 }
 
 constexpr double kRoom = 1.05;  // above the greatest bar
@@ -116,13 +132,21 @@ class Difference {
     const Line* other = partner(mine_.lines, at, other_.lines);
     if (!other || line.emphasis == Emphasis::reference) return;
     Line difference{line.label, {}, line.emphasis, line.steps, line.right};
+    // Of many tokens a point stands for several, and not always for the same one of them.
+    const bool tokens = mine_.x.kind == AxisKind::tokens && other->points.size() > 1;
+    const double apart = tokens ? (other->points.back().x - other->points.front().x) /
+                                      static_cast<double>(other->points.size() - 1)
+                                : 2e-9;
     for (const Point& point : line.points) {
-      const double theirs = value_at(*other, shift_(point.x));
+      const double theirs = value_at(*other, shift_(point.x), apart / 2);
       if (std::isnan(theirs) || std::isnan(point.y)) continue;
       Point moved{point.x, note(line.label, point.x, point.y, theirs), point.label};
       raise(line.right ? most_right_ : most_, moved.y);
       difference.points.push_back(std::move(moved));
     }
+    if (const auto both = difference.points.size(); both < line.points.size())
+      out.notes.push_back(str(line.label, ": ", both, " of ", line.points.size(),
+                              " points are there in both; nothing is drawn between them"));
     if (!difference.points.empty()) out.lines.push_back(std::move(difference));
   }
 
@@ -133,7 +157,8 @@ class Difference {
     Bars difference{bars.label, {}};
     for (const Bar& bar : bars.bars)
       for (const Bar& theirs : other->bars)
-        if (theirs.x == bar.x) add_bar(difference, bars.label, bar.x, bar.height, theirs.height);
+        if (same_place(mine_.x, bar.x, other_.x, theirs.x))
+          add_bar(difference, bars.label, bar.x, bar.height, theirs.height);
     if (!difference.bars.empty()) out.bars.push_back(std::move(difference));
   }
 
@@ -256,9 +281,11 @@ Chart chart_difference(const Chart& mine, const std::string& name, const Chart& 
         "compared");
   Difference(mine, baseline, shift).take(out);
   if (out.lines.empty() && out.bars.empty() && out.matrices.empty()) {
+    auto notes = std::move(out.notes);
+    notes.insert(notes.begin(), "the two have no series in common");
     out = {};
     out.title = title;
-    out.notes = {"the two have no series in common"};
+    out.notes = std::move(notes);
   }
   return out;
 }

@@ -272,7 +272,9 @@ KeptView kept_view(const KeptTokens& kept, const KeptChoices& choices) {
                    "of the heads hold it",
                    {},
                    static_cast<std::size_t>(prompt.tokens),
-                   true};
+                   true,
+                   choices.head ? "dropped" : "no head holds it",
+                   choices.head ? "held" : "all heads hold it"};
     const auto shares = shares_of_tokens(*run, read, choices.head);
     for (std::size_t i = 0; i < shares.size(); ++i) {
       const std::string piece = piece_of(prompt, *run, i);

@@ -27,6 +27,10 @@ calibrate::LazyChoice choice_of(const LazySettings& settings) {
   return {settings.per_head, settings.fixed, settings.share};
 }
 
+std::string lazy_words(const LazySettings& settings) {
+  return str("lazy in at least ", percent_text(settings.share), " of the samples");
+}
+
 /// Lazy rates [layer][KV head], a row a KV head.
 Chart heads_chart(const LazySettings& settings, const LazyView& view) {
   Chart chart;
@@ -95,7 +99,7 @@ Chart layers_chart(const LazyModel& model, const LazySettings& settings, const L
                                 view.consistency.empty() ? kNoNumber : view.consistency[l]});
     chart.boxes.push_back(box);
   }
-  chart.strong_boxes = str("lazy in at least ", percent_text(settings.share), " of the samples");
+  chart.strong_boxes = lazy_words(settings);
   fixed.label = chart.strong_boxes;
   chart.flagged_boxes = str("within ", percent_text(settings.near_half), " of that");
   chart.points.push_back(std::move(samples));
@@ -120,6 +124,7 @@ Chart strip_chart(const LazyModel& model, const LazySettings& settings, const La
   chart.x = layer_axis(model.shape.layers);
   chart.y = {"share", "", {}, {{0, 1}}};
   chart.table = table;
+  chart.strong_bars = lazy_words(settings);
   Bars rates{"lazy rate", {}}, consistency{"consistency over generated tokens", {}};
   for (std::size_t l = 0; l < view.rates.size(); ++l) {
     const auto x = static_cast<double>(l);
@@ -203,11 +208,13 @@ LazyModel read_lazy_model(const profile::Reader& profile, const std::vector<std:
   return model;
 }
 
-LazyCurve lazy_curve(const LazyModel& model, const LazySettings& settings) {
+LazyCurve lazy_curve(const LazyModel& model, const LazySettings& settings,
+                     std::optional<double> also) {
   LazyCurve curve;
   for (int hundredths = 0; hundredths <= 100; ++hundredths)
     curve.thresholds.push_back(hundredths / 100.0);
   for (const auto& at : model.scores.points) curve.thresholds.push_back(at.setting);
+  if (also) curve.thresholds.push_back(*also);
   std::sort(curve.thresholds.begin(), curve.thresholds.end());
   curve.thresholds.erase(std::unique(curve.thresholds.begin(), curve.thresholds.end()),
                          curve.thresholds.end());

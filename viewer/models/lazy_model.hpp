@@ -52,12 +52,13 @@ struct LazySettings {
 /// How much of each layer is lazy at every threshold. It stays the same while the chosen threshold
 /// moves.
 struct LazyCurve {
-  /// Every hundredth, and those at which scores were measured, ascending.
+  /// Every hundredth, those at which scores were measured, and the one asked for, ascending.
   std::vector<double> thresholds;
   /// The share of each layer that is lazy: [threshold][layer].
   std::vector<std::vector<double>> shares;
 };
-LazyCurve lazy_curve(const LazyModel& model, const LazySettings& settings);
+LazyCurve lazy_curve(const LazyModel& model, const LazySettings& settings,
+                     std::optional<double> also = {});
 
 /// Which layers are lazy at the settings. It is quick, for nothing is drawn.
 struct LazyDecisions {

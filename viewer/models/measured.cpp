@@ -98,6 +98,15 @@ void draw_scores(const ScoreCurve& curve, double left, double right, Chart& char
                               {right, full, {}, full - curve.tolerance, full}}});
   }
   if (curve.chosen) chart.marks.push_back({"calibrated", *curve.chosen});
+  if (curve.points.empty() || curve.samples <= 0) return;
+  std::string note =
+      str("scores are of the ", count_of(curve.samples, "sample", "samples"), " of the choice");
+  if (curve.measured && curve.measured->held_out.value_or(false))
+    note +=
+        str("; the ", fixed_text(curve.measured->score.mean, 3),
+            " of the calibrated setting on its card is of ",
+            count_of(curve.measured->samples, "sample", "samples"), " that were held out of it");
+  chart.notes.push_back(std::move(note));
 }
 
 }  // namespace kvatlas::viewer

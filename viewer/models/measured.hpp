@@ -48,16 +48,23 @@ struct ScoreCurve {
   std::optional<Estimate> full;               // score of the full cache
   double tolerance = kNoNumber;
   std::optional<double> chosen;
+  std::int64_t samples = 0;          // that the scores are of
+  std::optional<Measured> measured;  // of the chosen setting, by itself
 };
 ScoreCurve sorted_curve(ScoreCurve curve);
 template <class Report>
 ScoreCurve score_curve(const Report& report, std::optional<double> chosen) {
-  return sorted_curve(
-      {{report.curve.begin(), report.curve.end()}, report.full, report.tolerance, chosen});
+  return sorted_curve({{report.curve.begin(), report.curve.end()},
+                       report.full,
+                       report.tolerance,
+                       chosen,
+                       report.samples,
+                       report.measured});
 }
 
 /// Draws the curve against the chart's y axis, the full cache's score as a line and the tolerance
-/// below it as a band from x = `left` to `right`, and marks the calibrated setting.
+/// below it as a band from x = `left` to `right`, and marks the calibrated setting. A note says
+/// what the scores are of, and why the chosen setting has another one elsewhere.
 void draw_scores(const ScoreCurve& curve, double left, double right, Chart& chart);
 
 }  // namespace kvatlas::viewer

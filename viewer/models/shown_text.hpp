@@ -26,6 +26,8 @@ struct ShownText {
   std::vector<ShownToken> tokens;
   std::size_t prompt_tokens = 0;  // those before what was generated
   bool faint_zeros = false;       // tokens with the value 0 are written faintly
+  std::string least = {},
+              most = {};  // what no shade and the strongest one stand for, for the legend
 };
 
 /// A token and its value in words, for who points at it.
@@ -42,5 +44,11 @@ Table table_of(const std::vector<ShownText>& texts);
 /// the tokens take from the first line, on a logarithmic scale up to the greatest but for the first
 /// token's.
 ShownText attended_text(const RowsModel& model, const std::vector<std::string>& texts);
+
+/// The prompt, shaded by what one of its tokens reads in a head: exact where the token is among the
+/// last rows, else the means of blocks that the sample's map holds. Error(usage) if the sample has
+/// neither.
+ShownText read_text(const profile::Reader& profile, std::size_t position, std::int64_t layer,
+                    std::int64_t head, std::int64_t query, const std::vector<std::string>& texts);
 
 }  // namespace kvatlas::viewer

@@ -62,7 +62,7 @@ std::string settings_text(const CLI::App& command) {
 
 void add_render(CLI::App& app, std::function<void(const RenderOptions&)> run) {
   CLI::App* command = app.add_subcommand(
-      "render", "Draw one chart or map to a PNG, SVG or CSV file, without a window");
+      "render", "Draw one chart or map to a PNG, SVG, PDF or CSV file, without a window");
   const auto options = std::make_shared<RenderOptions>();
   RenderOptions& o = *options;
   command
@@ -70,15 +70,29 @@ void add_render(CLI::App& app, std::function<void(const RenderOptions&)> run) {
                    "a profile (.h5), a second one as baseline, documents, or kept tokens (.jsonl)")
       ->type_name("FILE");
   command->add_option("--what", o.what, "what to draw; 'list' shows all")->type_name("NAME");
-  command->add_option("-o,--output", o.output, "the file to write: .png, .svg or .csv")
+  command->add_option("-o,--output", o.output, "the file to write: .png, .svg, .pdf or .csv")
       ->type_name("FILE");
   command->add_flag("--force", o.force, "replace the output if it exists");
 
   const char* const kLook = "Look";
+  auto* size = command
+                   ->add_option("--size", o.size,
+                                "size in pixels at scale 1 (default: what suits the picture)")
+                   ->type_name("WxH")
+                   ->group(kLook);
   command
-      ->add_option("--size", o.size, "size in pixels at scale 1 (default: what suits the picture)")
-      ->type_name("WxH")
+      ->add_option("--column", o.column,
+                   "as wide as one column of a paper (3.5 inches), or as two (7.16 inches)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{2}))
+      ->excludes(size)
       ->group(kLook);
+  command
+      ->add_option("--font-size", o.font_size, "points of the text (default: 10; with --column 8)")
+      ->check(real_range(4.0, 40.0))
+      ->group(kLook);
+  command->add_flag("--no-title", o.no_title, "leave out the title")->group(kLook);
+  command->add_flag("--no-notes", o.no_notes, "leave out the notes")->group(kLook);
+  command->add_flag("--no-legend", o.no_legend, "leave out the legend")->group(kLook);
   command->add_option("--scale", o.scale, "pixels of a PNG for each pixel of --size")
       ->check(real_range(0.1, 16.0))
       ->capture_default_str()
@@ -180,6 +194,7 @@ void add_render(CLI::App& app, std::function<void(const RenderOptions&)> run) {
       "  kvatlas render p.h5 policy.json --what lazy --threshold 0.9 -o lazy.png --scale 2\n"
       "  kvatlas render p.h5 --what blocks --at L0.H3 --delta 0.6 -o head3.svg --dark\n"
       "  kvatlas render p.h5 --what map --at L12.H3 --region 5000:5256,0:512 -o part.png\n"
+      "  kvatlas render p.h5 --what lazy-layers --column 1 --no-title --no-notes -o figure.pdf\n"
       "  kvatlas render policy.json --what sweep -o sweep.csv");
   command->callback([options, command, run = std::move(run)] {
     options->given = settings_text(*command);

@@ -33,6 +33,9 @@ struct RenderOptions {
   std::optional<double> threshold, share, delta, least_share, wanted_compression, saving;
   bool per_head = false, divergence = false, against_kept = false;
   bool dark = false, transparent = false, force = false;
+  bool no_title = false, no_notes = false, no_legend = false;
+  std::optional<std::int64_t> column;
+  std::optional<double> font_size;
   double scale = 1;
   /// The options that were given, as one text, which pictures carry along.
   std::string given;

@@ -36,6 +36,7 @@ void MapFeed::forget_parts() {
     if (part.profile) disconnect(part.profile, nullptr, this, nullptr);
   parts_.clear();
   levels_.clear();
+  finest_ = 0;
 }
 
 void MapFeed::add_part(const MapSubject& subject) {
@@ -60,6 +61,11 @@ void MapFeed::add_part(const MapSubject& subject) {
       n_tokens_ = subject.profile->samples()[key.sample].n_tokens;
     }
     if (subject.profile->samples()[key.sample].n_tokens != n_tokens_) relative_ = true;
+    // A difference is no finer than what the baseline has stored; cells half as wide again pass.
+    const bool subtracted = !parts_.empty();
+    while (subtracted && finest_ + 1 < static_cast<int>(levels_.size()) &&
+           3 * levels.front().side < 2 * levels_[finest_].side)
+      ++finest_;
     part.maps.push_back({key, std::move(levels)});
   }
   const auto place = parts_.size();
@@ -72,7 +78,7 @@ void MapFeed::add_part(const MapSubject& subject) {
 }
 
 int MapFeed::level_for(const Viewport& viewport) const {
-  return levels_.empty() ? 0 : choose_level(levels_, viewport.tokens_per_pixel);
+  return levels_.empty() ? 0 : std::max(finest_, choose_level(levels_, viewport.tokens_per_pixel));
 }
 
 OtherMap MapFeed::other(const Map& map, std::int64_t side) const {

@@ -38,7 +38,10 @@ class MapFeed : public QObject {
   bool is_difference() const { return parts_.size() == 2; }
   /// Whether maps of prompts of other length take part, laid over by relative position.
   bool is_relative() const { return relative_; }
+  /// The level to show: of a difference no finer than what the baseline has stored.
   int level_for(const Viewport& viewport) const;
+  /// Tokens that a block of the finest such level is wide; there must be levels.
+  std::int64_t finest_block() const { return levels_[finest_].block_tokens; }
 
   /// Asks for those tiles in sight, and in the ring around them, that are not here yet.
   void want(const Viewport& viewport);
@@ -74,6 +77,7 @@ class MapFeed : public QObject {
 
   std::vector<Part> parts_;  // what is shown, and what is subtracted
   std::vector<MapLevel> levels_;
+  int finest_ = 0;
   std::int64_t n_tokens_ = 0;
   bool relative_ = false;
   QString problem_;

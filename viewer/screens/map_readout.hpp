@@ -14,13 +14,12 @@
 
 namespace kvatlas::viewer {
 
-/// Reads from a scene, which must outlive it, at the level in sight; its blocks have `block_tokens`
-/// tokens.
+/// Reads from a scene, which must outlive it, at the level in sight.
 class MapReadout {
   Q_DECLARE_TR_FUNCTIONS(MapReadout)
 
  public:
-  MapReadout(const MapScene& scene, std::int64_t block) : scene_(scene), block_(block) {}
+  explicit MapReadout(const MapScene& scene) : scene_(scene) {}
 
   /// Place, texts, value and rank of a cell; empty outside the map.
   QString cell(std::int64_t query, std::int64_t key) const;
@@ -38,8 +37,10 @@ class MapReadout {
   Table table(std::int64_t query) const;
 
  private:
+  /// Of the map that is seen there.
+  std::optional<QuantisedMap::Value> value_at(std::int64_t query, std::int64_t key) const;
+
   const MapScene& scene_;
-  std::int64_t block_;
 };
 
 }  // namespace kvatlas::viewer

@@ -50,7 +50,7 @@ void MapView::set_subject(const Subject& subject) {
   *swiped_map_ = QuantisedMap();
   scene_.title = subject.title.toStdString();
   scene_.n_tokens = feed_.n_tokens();
-  scene_.finest_block = feed_.levels().empty() ? 1 : feed_.levels().front().block_tokens;
+  scene_.finest_block = feed_.levels().empty() ? 1 : feed_.finest_block();
   scene_.reduction =
       subject.map.maps.empty() ? Reduction::mean : subject.map.maps.front().reduction;
   scene_.map = feed_.levels().empty() ? nullptr : map_;
@@ -194,9 +194,11 @@ void MapView::want_other() {
 }
 
 void MapView::tiles_came() {
-  map_->place(feed_.place(scene_.viewport));
-  if (scene_.swiped)
-    swiped_map_->place(swiped_feed_.place(scaled(scene_.viewport, scene_.swiped_scale)));
+  map_->place(feed_.place(scene_.viewport), scene_.viewport.tokens());
+  if (scene_.swiped) {
+    const Viewport there = scaled(scene_.viewport, scene_.swiped_scale);
+    swiped_map_->place(swiped_feed_.place(there), there.tokens());
+  }
   scene_.other = scene_.region ? other_feed_.place(scene_.viewport) : std::vector<PlacedTile>();
   if (map_->sample().empty())
     rescale();

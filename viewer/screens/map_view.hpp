@@ -118,7 +118,7 @@ class MapView : public QWidget {
   std::int64_t block_here() const;
   std::pair<std::int64_t, std::int64_t> token_at(QPointF position) const;
   std::optional<TokenRectangle> cell_at(std::int64_t query, std::int64_t key) const;
-  MapReadout readout() const { return {scene_, block_here()}; }
+  MapReadout readout() const { return MapReadout(scene_); }
   void toggle_added(std::int64_t query, std::int64_t key);
   void drag_range(double y);
 

@@ -58,7 +58,7 @@ void OverviewScreen::read() {
   if (!session().evidence().is_read()) return wait_for_model();
   read_model(
       [methods = session().evidence().models(), path = session().profile()->path(),
-       documents = session().contents()](const profile::Reader& profile) {
+       documents = session().own_contents()](const profile::Reader& profile) {
         auto model = read_overview_model(profile, methods, documents);
         model.provenance.push_back(file_date(path));
         return model;

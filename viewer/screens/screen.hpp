@@ -67,6 +67,8 @@ class Screen : public QWidget {
   virtual bool act(Act act) = 0;
   /// What is in focus, for the status bar and for screen readers: "L12.H3 q5120 k4 0.0123 rank 2".
   virtual QString focus_text() const { return {}; }
+  /// Names and values of the prompt that is shown, where that is no sample of the profile.
+  virtual std::vector<std::pair<QString, QString>> prompt_details() const { return {}; }
 
  signals:
   /// The picture, the table or the focus text has changed.

@@ -19,6 +19,14 @@ namespace kvatlas::viewer {
 
 namespace {
 
+std::string fingerprint_of(const profile::Reader& profile) {
+  try {
+    return calibrate::profile_fingerprint(profile);
+  } catch (const Error&) {
+    return {};  // the screens that read its tokens say why
+  }
+}
+
 /// A part of a prompt as the same share of one of another length.
 void scale_tokens(Selection& selection, std::int64_t from, std::int64_t to) {
   if (!selection.tokens || from < 1 || from == to) return;
@@ -35,7 +43,7 @@ void scale_tokens(Selection& selection, std::int64_t from, std::int64_t to) {
 OpenedProfile::OpenedProfile(std::filesystem::path path,
                              std::shared_ptr<const profile::Reader> reader,
                              std::unique_ptr<TileSource> tiles)
-    : path_(std::move(path)), reader_(std::move(reader)) {
+    : path_(std::move(path)), reader_(std::move(reader)), fingerprint_(fingerprint_of(*reader_)) {
   const auto deliver = [this](TileResult result) {
     {
       const std::lock_guard lock(coming_mutex_);
@@ -169,12 +177,15 @@ void Session::take(const std::shared_ptr<Opened>& opened_files, As as) {
       choices_ = initial_choices(profile_->header(), profile_->samples(), contents());
     undo_.clear();
   }
+  if (is_new && leader_) take_documents_of_leader();
   if (is_new || is_same) {
     selection_.reset(leader_ ? selection_of_leader() : selection, bounds());
     emit profile_changed();
   }
   if (is_baseline) emit baseline_changed();
-  if (!opened_files->documents.empty()) emit documents_changed();
+  // Which documents are the profile's own depends on the baseline.
+  if (!opened_files->documents.empty() || (is_baseline && !documents_.empty()))
+    emit documents_changed();
   if (opened_files->kept) {
     kept_ = opened_files->kept;
     emit kept_changed();
@@ -188,6 +199,7 @@ void Session::take(const std::shared_ptr<Opened>& opened_files, As as) {
 void Session::close_baseline() {
   const auto before = std::move(baseline_);  // goes when nobody looks at it any more
   emit baseline_changed();
+  if (!documents_.empty()) emit documents_changed();
 }
 
 void Session::close_document(std::size_t index) {
@@ -208,9 +220,23 @@ std::vector<calibrate::Document> Session::contents() const {
   return contents;
 }
 
+bool Session::is_own(const OpenedDocument& opened_document) const {
+  const std::string& from = opened_document.document.provenance.profile;
+  const bool of_baseline = baseline_ && !from.empty() && from == baseline_->fingerprint();
+  return !of_baseline || (profile_ && from == profile_->fingerprint());
+}
+
+std::vector<calibrate::Document> Session::own_contents() const {
+  std::vector<calibrate::Document> contents;
+  for (const auto& opened_document : documents_)
+    if (is_own(opened_document)) contents.push_back(opened_document.document);
+  return contents;
+}
+
 const nlohmann::json& Session::section(const std::string& name) const {
   static const nlohmann::json null;
   for (const auto& opened_document : documents_) {
+    if (!is_own(opened_document)) continue;
     const auto found = opened_document.document.sections.find(name);
     if (found != opened_document.document.sections.end()) return *found;
   }
@@ -267,11 +293,10 @@ void Session::set_choices(const Choices& choices) {
 
 void Session::follow(Session& leader) {
   leader_ = &leader;
-  documents_ = leader.documents_;
   choices_ = leader.choices_;
   theme_ = leader.theme_;
   connect(&leader, &Session::documents_changed, this, [this] {
-    documents_ = leader_->documents_;
+    take_documents_of_leader();
     emit documents_changed();
   });
   connect(&leader, &Session::choices_changed, this, [this] { set_choices(leader_->choices_); });
@@ -297,6 +322,14 @@ void Session::take_baseline_of_leader() {
     read({baseline->path()}, As::profile);
   else if (const auto before = std::move(profile_))
     emit profile_changed();
+}
+
+void Session::take_documents_of_leader() {
+  documents_.clear();
+  if (!profile_ || profile_->fingerprint().empty()) return;
+  for (const auto& opened_document : leader_->documents_)
+    if (opened_document.document.provenance.profile == profile_->fingerprint())
+      documents_.push_back(opened_document);
 }
 
 std::int64_t Session::tokens_of(std::size_t sample) const {

@@ -44,6 +44,8 @@ class OpenedProfile : public QObject {
   const profile::Header& header() const { return reader_->header(); }
   const std::vector<profile::Sample>& samples() const { return reader_->samples(); }
   bool complete() const { return reader_->complete(); }
+  /// What documents made from it name; empty if its tokens cannot be read.
+  const std::string& fingerprint() const { return fingerprint_; }
   /// Positions of the samples of a task; an empty text means all samples.
   std::vector<std::size_t> positions(const std::string& task) const;
 
@@ -64,6 +66,7 @@ class OpenedProfile : public QObject {
  private:
   std::filesystem::path path_;
   std::shared_ptr<const profile::Reader> reader_;
+  std::string fingerprint_;
   TileCache cache_;
   mutable std::mutex coming_mutex_;
   std::unordered_set<TileKey, TileKeyHash> coming_;
@@ -114,7 +117,9 @@ class Session : public QObject {
   bool is_open() const { return profile_ || !documents_.empty() || kept_; }
   /// Contents of the documents, without their paths.
   std::vector<calibrate::Document> contents() const;
-  /// The section of this name, such as "simlayerkv", in the first document that has it, or null.
+  /// Those of them that were not made from the baseline: what they measured is not the profile's.
+  std::vector<calibrate::Document> own_contents() const;
+  /// The section of this name, such as "simlayerkv", in the first of these that has it, or null.
   const nlohmann::json& section(const std::string& name) const;
   /// The method's section. Where no document has one, refuses a method that the open profile's
   /// model cannot follow.
@@ -137,9 +142,9 @@ class Session : public QObject {
   void choose_task(const std::string& task);
   QUndoStack& undo() { return undo_; }
 
-  /// From now on this session's profile is the leader's baseline. Documents, settings, place and
-  /// look are those of the leader, and what is changed here is changed there. The leader must
-  /// outlive this session.
+  /// From now on this session's profile is the leader's baseline. Settings, place and look are
+  /// those of the leader, and what is changed here is changed there. Its documents are those of the
+  /// leader that were made from the baseline. The leader must outlive this session.
   void follow(Session& leader);
 
   const Theme& theme() const { return theme_; }
@@ -171,6 +176,8 @@ class Session : public QObject {
   Selection same_selection(const OpenedProfile& next) const;
   void set_choices(const Choices& choices);
   void take_baseline_of_leader();
+  void take_documents_of_leader();
+  bool is_own(const OpenedDocument& document) const;
   /// Tokens of a sample of the profile; 0 if there is no such sample.
   std::int64_t tokens_of(std::size_t sample) const;
   SelectionBounds bounds() const;  // what the profile has to choose from

@@ -32,6 +32,17 @@ void TextScreen::make_controls() {
         shown_ = static_cast<Shown>(index);
         read_again();
       });
+  of_attention_ =
+      bar()
+          .add_combo(
+              {"reads", tr("Attention of"),
+               tr("The last rows, or the token that is chosen in the text: what it reads.")},
+              {tr("the last rows"), tr("the chosen token")}, [this] { return of_token_ ? 1 : 0; },
+              [this](int index) {
+                of_token_ = index == 1;
+                read_again();
+              })
+          ->parentWidget();
   auto* prompt = bar().add_combo(
       {"prompt", tr("Prompt"), tr("The prompt that is shown.")}, [this] { return prompt_names(); },
       [this] {
@@ -111,7 +122,15 @@ void TextScreen::make_texts() {
 std::string TextScreen::arrays() const {
   if (shows_kept()) return "kept";
   const Selection& selection = session().selection().current();
-  return str(selection.sample, ' ', selection.layer, ' ', selection.head);
+  return str(selection.sample, ' ', selection.layer, ' ', selection.head, ' ', query());
+}
+
+std::int64_t TextScreen::query() const {
+  if (!of_token_ || !session().profile()) return -1;
+  const Selection& selection = session().selection().current();
+  const auto& samples = session().profile()->samples();
+  const std::int64_t last = samples[std::min(selection.sample, samples.size() - 1)].n_tokens - 1;
+  return selection.query < 0 ? last : std::min(selection.query, last);
 }
 
 void TextScreen::read() {
@@ -128,9 +147,11 @@ void TextScreen::read() {
   choices.layer = selection.layer;
   choices.heads = {selection.head};
   read_model(
-      [choices, position = selection.sample](const profile::Reader& profile) {
-        return attended_text(read_rows_model(profile, position, choices),
-                             read_shown_texts(profile, position));
+      [choices, position = selection.sample, reader = query()](const profile::Reader& profile) {
+        const auto texts = read_shown_texts(profile, position);
+        return reader < 0
+                   ? attended_text(read_rows_model(profile, position, choices), texts)
+                   : read_text(profile, position, choices.layer, choices.heads[0], reader, texts);
       },
       [this](ShownText text) { attended_ = std::make_shared<const ShownText>(std::move(text)); });
 }
@@ -197,16 +218,17 @@ void TextScreen::show_texts(std::vector<ShownText> texts) {
 
 void TextScreen::show_selection() {
   if (shows_kept()) return;
-  const std::int64_t key = session().selection().current().key;
-  texts_[0]->choose(key < 0 ? std::nullopt
-                            : std::optional<std::size_t>(static_cast<std::size_t>(key)));
+  const std::int64_t token = of_token_ ? query() : session().selection().current().key;
+  texts_[0]->choose(token < 0 ? std::nullopt
+                              : std::optional<std::size_t>(static_cast<std::size_t>(token)));
 }
 
 void TextScreen::choose_token(std::size_t token) {
   for (TextView* text : texts_) text->choose(token);
   if (!shows_kept())
-    session().selection().change(
-        [&](Selection& selection) { selection.key = static_cast<std::int64_t>(token); });
+    session().selection().change([&](Selection& selection) {
+      (of_token_ ? selection.query : selection.key) = static_cast<std::int64_t>(token);
+    });
   emit content_changed();
 }
 
@@ -290,6 +312,7 @@ QStringList TextScreen::run_names() const {
 void TextScreen::show_choices() {
   if (!session().kept()) shown_ = Shown::attended;
   for (QWidget* control : of_policies_) control->setVisible(shows_kept());
+  of_attention_->setVisible(!shows_kept());
   if (takes_kept()) read_text_->setText(tr("%1 of %2").arg(generated()).arg(most_generated()));
 }
 
@@ -306,6 +329,24 @@ QString TextScreen::focus_text() const {
   for (const TextView* text : texts_in_sight())
     if (text->chosen()) words << QString::fromStdString(words_of(text->text(), *text->chosen()));
   return words.join(QStringLiteral("; "));
+}
+
+std::vector<std::pair<QString, QString>> TextScreen::prompt_details() const {
+  if (!takes_kept() || !message().isEmpty()) return {};
+  std::vector<std::pair<QString, QString>> rows = {
+      {tr("Prompt"), QString::fromStdString(prompt().id)},
+      {tr("Tokens"), QString::number(prompt().tokens)},
+      {tr("Generated"), tr("%1 of %2").arg(generated()).arg(most_generated())},
+      {tr("Head"), choices_.head
+                       ? tr("layer %1, KV head %2")
+                             .arg(static_cast<std::int64_t>(*choices_.head) / kept().kv_heads)
+                             .arg(static_cast<std::int64_t>(*choices_.head) % kept().kv_heads)
+                       : tr("all of %1 layers").arg(kept().layers)}};
+  const auto& runs = prompt().runs;
+  rows.emplace_back(tr("Policy"), QString::fromStdString(runs[choices_.first].policy));
+  if (choices_.second)
+    rows.emplace_back(tr("beside"), QString::fromStdString(runs[*choices_.second].policy));
+  return rows;
 }
 
 PicturePtr TextScreen::picture() const {

@@ -21,6 +21,7 @@ class TextScreen : public LiveScreen {
   TextScreen(Session& session, QWidget* parent);
   bool act(Act act) override;
   QString focus_text() const override;
+  std::vector<std::pair<QString, QString>> prompt_details() const override;
   PicturePtr picture() const override;
   Table table() const override;
 
@@ -55,6 +56,8 @@ class TextScreen : public LiveScreen {
   void choose_read(std::int64_t read);
   void choose_head(std::optional<std::size_t> head);
   void choose_token(std::size_t token);
+  /// The query whose attention is shown; -1 stands for the last rows.
+  std::int64_t query() const;
   void find(const QString& words);
   void go_to_found(int by);
   void show_texts(std::vector<ShownText> texts);
@@ -62,9 +65,11 @@ class TextScreen : public LiveScreen {
 
   enum class Shown : std::uint8_t { kept, attended };
   Shown shown_ = Shown::kept;
+  bool of_token_ = false;  // the attention of the chosen token, in place of that of the last rows
   QLabel *read_text_, *found_text_;
   QLineEdit* find_;
   std::vector<QWidget*> of_policies_;  // the controls that choose what of policies is shown
+  QWidget* of_attention_;              // the one that chooses whose attention is shown
   ChartView* shares_;
   std::vector<TextView*> texts_;
   KeptChoices choices_;

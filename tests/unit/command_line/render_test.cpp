@@ -85,6 +85,27 @@ TEST_F(Render, EqualInputGivesEqualFiles) {
   EXPECT_EQ(drawn(words, "a.svg"), drawn(words, "b.svg"));
 }
 
+/// A figure for a paper: as wide as its column, without what the caption says.
+TEST_F(Render, FiguresForPapers) {
+  const std::vector<std::string> figure = {profile(),  "--what",     "lazy-layers", "--column",
+                                           "1",        "--no-title", "--no-notes",  "--no-legend",
+                                           "--recent", "64",         "--threshold", "0.6"};
+  const auto svg = drawn(figure, "a.svg");
+  const auto in_sight = svg.substr(svg.find("</desc>"));
+  EXPECT_THAT(svg, AllOf(HasSubstr("width=\"88.9mm\""), HasSubstr("layers lazy")));
+  EXPECT_THAT(in_sight, AllOf(Not(HasSubstr("layers lazy")), Not(HasSubstr("quartiles")),
+                              HasSubstr("layer mass")));
+  const auto pdf = drawn(figure, "a.pdf");
+  EXPECT_THAT(pdf, AllOf(StartsWith("%PDF"), HasSubstr("/MediaBox [0 0 252.")));
+  EXPECT_EQ(pdf, drawn(figure, "b.pdf"));
+  const auto wide =
+      drawn({profile(), "--what", "blocks", "--column", "2", "--font-size", "12"}, "wide.svg");
+  EXPECT_THAT(wide, HasSubstr("width=\"181."));
+  EXPECT_THAT(refused(2, {profile(), "--what", "blocks", "--column", "1", "--size", "10x10", "-o",
+                          path("c.svg")}),
+              HasSubstr("--size"));
+}
+
 TEST_F(Render, TakesTheDocumentsSettings) {
   const auto lazy = document("simlayerkv", "--threshold", "0.7");
   const auto pod = document("pod", "--delta", "0.6");

@@ -154,6 +154,71 @@ TEST(QuantisedMap, EdgesSumWhatIsInSight) {
   EXPECT_TRUE(std::isnan(map.edges(all, 5, false).rows[0]));  // not known yet
 }
 
+/// A row of the map has values that rise with the column; in sight are keys 1 and 2 of queries 2
+/// on.
+constexpr TokenRectangle kSight{2, 1, 2, 2};
+
+TEST(QuantisedMap, RangeAndCountsAreOfWhatIsInSight) {
+  QuantisedMap map;
+  map.place({map_of(4)}, kSight);
+  ScaleSettings settings;
+  settings.kind = ScaleKind::linear;
+  map.rescale(settings);
+  EXPECT_THAT(map.sample(), ElementsAre(302, 303, 402, 403));
+  EXPECT_GE(map.scale().range().low, 302);
+  EXPECT_LE(map.scale().range().high, 403);
+  map.rescale(linear({303, 500}));
+  EXPECT_EQ(map.counts().shown, 4);
+  EXPECT_EQ(map.counts().under_floor, 1);
+  map.place({map_of(4)});
+  EXPECT_EQ(map.counts().shown, 10);
+
+  auto tile = *map_of(4).tile;
+  tile.values[3 * 4 + 1] = std::numeric_limits<float>::quiet_NaN();
+  tile.values[0] = std::numeric_limits<float>::quiet_NaN();
+  PlacedTile holed;
+  holed.tile = std::make_shared<const Tile>(tile);
+  map.place({holed}, kSight);
+  EXPECT_EQ(map.counts().missing, 1);
+}
+
+TEST(QuantisedMap, RowsAreDividedByTheirGreatestInSight) {
+  QuantisedMap map;
+  map.place({map_of(4)}, kSight);
+  ScaleSettings settings = linear({0, 1});
+  settings.per_row = true;
+  map.rescale(settings);
+  EXPECT_THAT(map.sample(), ElementsAre(302.0F / 303, 402.0F / 403, 1, 1));
+  EXPECT_EQ(map.counts().under_floor, 0);
+}
+
+TEST(QuantisedMap, RanksAreOfTheCellsInSight) {
+  QuantisedMap map;
+  map.place({map_of(4)}, kSight);
+  const auto found = map.value_at(3, 1);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 2);  // behind key 2; key 3 is out of sight
+  EXPECT_EQ(found->stored, 2);
+}
+
+TEST(QuantisedMap, TheGreatestDifferenceIsTheGreatestBySize) {
+  auto tile = *map_of(2).tile;
+  tile.values = {-5, 0, 1, -3};
+  PlacedTile placed;
+  placed.tile = std::make_shared<const Tile>(tile);
+  QuantisedMap map;
+  map.place({placed});
+  EXPECT_THAT(map.edges({0, 0, 1, 2, 2}, 2, true).columns, ElementsAre(-5, -3));
+}
+
+TEST(QuantisedMap, CellsThatAPartTouches) {
+  const auto part = cells_touched(map_of(4, 2), {3, 2, 2, 1});
+  EXPECT_EQ(part.first_row, 1);
+  EXPECT_EQ(part.last_row, 3);
+  EXPECT_EQ(part.first_column, 1);
+  EXPECT_EQ(part.last_column, 2);
+}
+
 TEST(QuantisedMap, ValueAndRankOfACell) {
   QuantisedMap map;
   map.place({map_of(4)});

@@ -78,6 +78,12 @@ TEST(Region, OfAPartBelowTheDiagonal) {
   EXPECT_EQ(found.pairs, 6);
 }
 
+TEST(Region, IsOfTheBlocksThatItTouches) {
+  EXPECT_EQ(blocks_touched({601, 3, 28, 1}, 8, 700), (TokenRectangle{600, 0, 32, 8}));
+  EXPECT_EQ(blocks_touched({600, 0, 32, 8}, 8, 700), (TokenRectangle{600, 0, 32, 8}));
+  EXPECT_EQ(blocks_touched({690, 0, 10, 8}, 64, 700), (TokenRectangle{640, 0, 60, 64}));
+}
+
 TEST(Region, MaximumNeedsTheMaxima) {
   const std::vector<float> means = {0.01F}, maxima = {0.9F};
   EXPECT_NEAR(region_statistics({{means, 1, 1, 1, 0}, maxima, 64, 200}).maximum, 0.9, 1e-6);

@@ -125,22 +125,19 @@ TEST(SampleVisible, IsBoundedEvenAndTheSameAgain) {
   EXPECT_EQ(sample.back(), 511);
 }
 
-TEST(Quantise, ReservedLooksAndCounts) {
+TEST(Quantise, ReservedLooks) {
   const std::vector<float> values = {0.5F, 9,           9,  //
                                      0,    kNotANumber, 9,  //
                                      1,    1e-8F,       0};
   std::vector<std::uint8_t> indices(9);
   const Scale scale(ScaleKind::log, {1e-4, 1});
-  const auto counts = quantise(square(values, 3, true), scale, {}, indices);
+  quantise(square(values, 3, true), scale, {}, indices);
   EXPECT_EQ(indices[0], scale.index(0.5F));
   EXPECT_EQ(indices[1], kMaskedIndex);
   EXPECT_EQ(indices[3], kZeroIndex);
   EXPECT_EQ(indices[4], kMissingIndex);
   EXPECT_EQ(indices[6], kLastIndex);
   EXPECT_EQ(indices[7], kFirstIndex);
-  EXPECT_EQ(counts.shown, 5);
-  EXPECT_EQ(counts.missing, 1);
-  EXPECT_EQ(counts.under_floor, 3);  // two zeros and one too small
 }
 
 TEST(Quantise, MaskGoesByThePlaceInTheMap) {

@@ -23,24 +23,25 @@ Chart lines(const std::string& label, std::vector<Point> points) {
   return chart;
 }
 
-TEST(ChartDifference, LinesAreComparedBetweenTheOthersPoints) {
+TEST(ChartDifference, LinesAreComparedWhereBothHavePoints) {
   Chart mine = lines("a", {{0, 1}, {0.5, 2}, {1, 3}});
   mine.marks.push_back({"threshold", 0.5, true, Handle::lazy_threshold});
-  const Chart theirs = lines("a", {{0, 0.5}, {1, 1.5}});
+  const Chart theirs = lines("a", {{0, 0.5}, {0.4, 9}, {1, 1.5}});
   const Chart chart = chart_difference(mine, "p.h5", theirs, "q.h5");
   EXPECT_EQ(chart.title, "Masses: p.h5 less q.h5");
   ASSERT_EQ(chart.lines.size(), 1u);
   EXPECT_THAT(chart.lines[0].points,
-              ElementsAre(::testing::Field(&Point::y, 0.5), ::testing::Field(&Point::y, 1.0),
-                          ::testing::Field(&Point::y, 1.5)));
+              ElementsAre(::testing::Field(&Point::y, 0.5), ::testing::Field(&Point::y, 1.5)));
+  ASSERT_EQ(chart.notes.size(), 1u);
+  EXPECT_THAT(chart.notes[0], HasSubstr("a: 2 of 3 points"));
   ASSERT_TRUE(chart.y.range);
   EXPECT_EQ(chart.y.range->first, -chart.y.range->second);
   ASSERT_EQ(chart.marks.size(), 1u);  // the handle has gone
   EXPECT_EQ(chart.marks[0].at, 0);
-  ASSERT_EQ(chart.table.rows.size(), 3u);
-  EXPECT_EQ(chart.table.rows[1][2].number, 2);
-  EXPECT_EQ(chart.table.rows[1][3].number, 1);
-  EXPECT_EQ(chart.table.rows[1][4].number, 1);
+  ASSERT_EQ(chart.table.rows.size(), 2u);
+  EXPECT_EQ(chart.table.rows[1][2].number, 3);
+  EXPECT_EQ(chart.table.rows[1][3].number, 1.5);
+  EXPECT_EQ(chart.table.rows[1][4].number, 1.5);
 }
 
 TEST(ChartDifference, StepsHoldAndWhatLiesOutsideIsLeftOut) {
@@ -48,11 +49,10 @@ TEST(ChartDifference, StepsHoldAndWhatLiesOutsideIsLeftOut) {
   Chart theirs = lines("a", {{0.2, 1}, {0.8, 2}});
   theirs.lines[0].steps = mine.lines[0].steps = true;
   const auto points = chart_difference(mine, "p", theirs, "q").lines.at(0).points;
-  ASSERT_EQ(points.size(), 2u);  // nothing is known of theirs before 0.2
+  ASSERT_EQ(points.size(), 1u);  // nothing is known of theirs before 0.2, and after 0.8
   EXPECT_EQ(points[0].y, 4);
-  EXPECT_EQ(points[1].y, 3);
   theirs.lines[0].steps = false;
-  EXPECT_EQ(chart_difference(mine, "p", theirs, "q").lines.at(0).points.size(), 1u);
+  EXPECT_TRUE(chart_difference(mine, "p", theirs, "q").lines.empty());
 }
 
 TEST(ChartDifference, TokensOfOtherLengthsAreComparedAtTheSameShare) {
@@ -66,6 +66,25 @@ TEST(ChartDifference, TokensOfOtherLengthsAreComparedAtTheSameShare) {
   EXPECT_EQ(chart.lines[0].points[1].y, 6);
   ASSERT_FALSE(chart.notes.empty());
   EXPECT_THAT(chart.notes[0], HasSubstr("other lengths"));
+}
+
+TEST(ChartDifference, BarsOfNamedPlacesByTheirNames) {
+  Chart mine, theirs;
+  mine.x = {"task", "", {{0, "needle"}, {1, "passkey"}}};
+  mine.bars.push_back({"layer 0", {{0, 5}, {1, 7}}});
+  theirs.x = {"task", "", {{0, "passkey"}, {1, "qa"}}};
+  theirs.bars.push_back({"layer 0", {{0, 3}, {1, 9}}});
+  const Chart chart = chart_difference(mine, "p", theirs, "q");
+  ASSERT_EQ(chart.bars.at(0).bars.size(), 1u);
+  EXPECT_EQ(chart.bars[0].bars[0].x, 1);
+  EXPECT_EQ(chart.bars[0].bars[0].height, 4);
+}
+
+TEST(ChartDifference, SeriesOfOtherNamesAreNotCompared) {
+  Chart mine = lines("needle", {{0, 1}}), theirs = lines("needle", {{0, 2}});
+  mine.lines.push_back({"passkey", {{0, 1}}});
+  theirs.lines.push_back({"qa", {{0, 5}}});
+  EXPECT_EQ(chart_difference(mine, "p", theirs, "q").lines.size(), 1u);
 }
 
 TEST(ChartDifference, BoxesByMedianAndBarsByX) {

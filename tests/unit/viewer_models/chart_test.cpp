@@ -79,6 +79,19 @@ TEST(ScoreCurves, AscendAndAreDrawnBesideTheFullCache) {
   ASSERT_EQ(chart.lines.size(), 2u);
   ASSERT_EQ(chart.marks.size(), 1u);
 
+  // What the scores are of, and why the policy's own is another one.
+  EXPECT_TRUE(chart.notes.empty());
+  report.samples = 12;
+  report.measured.emplace();
+  report.measured->samples = 8;
+  report.measured->score.mean = 0.75;
+  report.measured->held_out = true;
+  draw_scores(score_curve(report, 0.5), 0, 1, chart);
+  EXPECT_EQ(
+      chart.notes.at(0),
+      "scores are of the 12 samples of the choice; the 0.750 of the calibrated setting on its "
+      "card is of 8 samples that were held out of it");
+
   Chart empty;
   draw_scores({}, 0, 1, empty);
   EXPECT_TRUE(empty.lines.empty() && empty.bands.empty() && empty.marks.empty());
