@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/draw/pictures.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <utility>
@@ -74,12 +75,6 @@ GateView gate_charts(Pictures& from) {
 }
 
 /// The thresholds, or whatever else the rows of a table are the answers for.
-std::vector<double> first_column(const Table& table) {
-  std::vector<double> out;
-  for (const auto& row : table.rows) out.push_back(row.front().number);
-  return out;
-}
-
 BudgetsView budgets_charts(Pictures& from) {
   return budgets_view(from.methods().budgets().value(), from.request.choices.budgets);
 }
@@ -320,6 +315,12 @@ PicturePtr Pictures::make(PictureKind kind) {
   fail(ErrorCode::internal, "no such picture");
 }
 
+std::vector<double> first_column(const Table& table) {
+  std::vector<double> out;
+  for (const auto& row : table.rows) out.push_back(row.front().number);
+  return out;
+}
+
 std::optional<Pictures::Steps> Pictures::steps(PictureKind kind) {
   const auto lazy = [this](Chart LazyView::*chart) {
     const auto model = methods().lazy().model;
@@ -330,7 +331,7 @@ std::optional<Pictures::Steps> Pictures::steps(PictureKind kind) {
       there.threshold = value;
       return chart_picture(lazy_view(*model, there, *curve).*chart);
     };
-    return Steps{Handle::lazy_threshold, curve->thresholds, at};
+    return Steps{Handle::lazy_threshold, request.choices.lazy.threshold, curve->thresholds, at};
   };
   const auto blocks = [this](Chart BlocksView::*chart) {
     const auto model = methods().blocks().model;
@@ -339,7 +340,8 @@ std::optional<Pictures::Steps> Pictures::steps(PictureKind kind) {
       there.delta = value;
       return chart_picture(blocks_view(*model, there).*chart);
     };
-    return Steps{Handle::similarity, first_column(blocks_charts(*this).sweep.table), at};
+    return Steps{Handle::similarity, request.choices.blocks.delta,
+                 first_column(blocks_charts(*this).sweep.table), at};
   };
   switch (kind) {
     case PictureKind::lazy_layers:
@@ -355,7 +357,12 @@ std::optional<Pictures::Steps> Pictures::steps(PictureKind kind) {
     case PictureKind::gate: {
       const GateView view = gate_charts(*this);
       const auto at = [view](double value) { return chart_picture(at_tau(view, value).chart); };
-      return Steps{Handle::gate_threshold, first_column(view.chart.table), at};
+      const auto& marks = view.chart.marks;
+      const auto tau = std::find_if(marks.begin(), marks.end(), [](const auto& mark) {
+        return mark.handle == Handle::gate_threshold;
+      });
+      return Steps{Handle::gate_threshold, tau == marks.end() ? 1 : tau->at,
+                   first_column(view.chart.table), at};
     }
     default:
       return std::nullopt;

@@ -47,6 +47,9 @@ struct PictureRequest {
   std::optional<TokenRectangle> region;   // --region: a part of a map
 };
 
+/// The numbers of a table's first column.
+std::vector<double> first_column(const Table& table);
+
 /// Makes pictures of one source for one request. What is read for one of them serves the others.
 class Pictures {
  public:
@@ -57,9 +60,10 @@ class Pictures {
   /// needs.
   PicturePtr make(PictureKind kind);
 
-  /// A picture at each value of the setting that it depends on.
+  /// A picture at the values of the setting that it depends on, one of which is chosen.
   struct Steps {
     Handle handle = Handle::none;
+    double chosen = 0;
     std::vector<double> values;
     std::function<PicturePtr(double)> at;
   };

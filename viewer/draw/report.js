@@ -294,6 +294,7 @@
       this.rows = [...table.tBodies[0].rows];
       this.heads = [...table.tHead.rows[0].cells].map((head) => head.textContent);
       this.name = this.heads[0];
+      this.stops = JSON.parse(table.dataset.stops); // the rows that can be chosen
       this.start = this.index = this.nearest(Number(table.dataset.at));
       this.sliders = [];
       this.listeners = []; // called with the row that is chosen
@@ -303,7 +304,7 @@
     valueAt(row) { return valueOf(this.rows[row].cells[0]); }
     text(row) { return this.rows[row].cells[0].textContent; }
     nearest(value) {
-      return this.rows.reduce((best, _, row) => (Math.abs(this.valueAt(row) - value) < Math.abs(this.valueAt(best) - value) ? row : best), 0);
+      return this.stops.reduce((best, row) => (Math.abs(this.valueAt(row) - value) < Math.abs(this.valueAt(best) - value) ? row : best));
     }
 
     /** What the program answers in a row, as name, text and exact text; a score with its interval is one answer. */
@@ -321,9 +322,9 @@
     /** A slider above a figure's picture; with the answers in the figure that has them as a table. */
     addSlider(figure) {
       const id = `setting-${figure.id}`;
-      const slider = make("input", { type: "range", id, min: 0, max: this.rows.length - 1, step: 1 });
+      const slider = make("input", { type: "range", id, min: 0, max: this.stops.length - 1, step: 1 });
       const label = make("label", { htmlFor: id });
-      slider.addEventListener("input", () => this.choose(Number(slider.value)));
+      slider.addEventListener("input", () => this.choose(this.stops[Number(slider.value)]));
       this.sliders.push([slider, label]);
       const panel = make("div", { className: "setting" }, label, slider);
       figure.querySelector(".picture").before(panel);
@@ -347,10 +348,10 @@
     }
 
     choose(row) {
-      this.index = clamp(row, 0, this.rows.length - 1);
+      this.index = row;
       const words = this.answers(this.index).filter(([, , exact]) => exact !== "").map(([name, text]) => `${name} ${text}`).join(", ");
       for (const [slider, label] of this.sliders) {
-        slider.value = this.index;
+        slider.value = this.stops.indexOf(row);
         slider.setAttribute("aria-valuetext", `${this.name} ${this.text(this.index)}, ${words}`);
         label.textContent = `${this.name} ${this.text(this.index)}`;
       }
@@ -382,9 +383,9 @@
       steps ??= inflate(packed.textContent).then((bytes) => JSON.parse(new TextDecoder().decode(bytes)));
       const found = await steps;
       if (row !== setting.index) return; // moved on meanwhile
-      [steps, shown] = [found, row];
+      [steps, shown] = [found, setting.stops.indexOf(row)];
       figure.querySelectorAll("picture source").forEach((source) => source.remove());
-      const frame = steps.frames[row];
+      const frame = steps.frames[shown];
       picture();
       image.alt = frame.title;
       if (setSpots) setSpots(linesOf(frame.spots).map((line) => JSON.parse(line)));

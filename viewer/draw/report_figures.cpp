@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cmath>
 
+#include "base/plain_text.hpp"
 #include "base/str.hpp"
 #include "base/text_count.hpp"
 #include "viewer/draw/picture_impl.hpp"
@@ -72,7 +73,10 @@ std::string setting_attribute(const Table& table, const Readout& readout) {
   for (const auto& line : readout.lines)
     if (line.mark.vertical && line.mark.label == table.columns.front().title)
       return str("data-handle=\"", static_cast<int>(line.mark.handle), "\" data-at=\"",
-                 exact_text(line.mark.at), "\"");
+                 exact_text(line.mark.at), "\" data-stops=\"[",
+                 join(stops_of(first_column(table), line.mark.at), ",",
+                      [](std::size_t stop) { return str(stop); }),
+                 "]\"");
   return "";
 }
 

@@ -39,7 +39,10 @@ inline constexpr std::size_t kLargestSvg = 200U << 10U;  // larger pictures beco
 /// A part of a picture, as report.js reads it: its area, and what it says.
 nlohmann::json spot_data(const Readout::Spot& spot);
 
-/// A figure at each value of a setting that its page has a slider for, for report.js to show in
+/// The values of a setting at which its slider stops, as their numbers: some of them all, for each
+/// is a picture of every figure that depends on it, and the one nearest to what is chosen.
+std::vector<std::size_t> stops_of(const std::vector<double>& values, double chosen);
+/// A figure at each stop of the slider that its page has for a setting, for report.js to show in
 /// place of the figure's picture; empty if this takes too much room.
 std::string steps_element(const Pictures::Steps& steps, ColourMap colours);
 

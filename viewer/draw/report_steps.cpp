@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the sliders of a report's page move: every figure that depends on a setting, drawn for each
-// of its values. One picture differs little from the next, so all of them are one list of lines.
+// of its stops. One picture differs little from the next, so all of them are one list of lines.
+#include <algorithm>
+#include <cmath>
 #include <sstream>
 #include <unordered_map>
 
@@ -67,13 +69,28 @@ std::vector<std::string> table_lines(const Picture& picture) {
 
 }  // namespace
 
+std::vector<std::size_t> stops_of(const std::vector<double>& values, double chosen) {
+  constexpr std::size_t kMostStops = 25;
+  const auto nearest = std::min_element(values.begin(), values.end(),
+                                        [&](double a, double b) {
+                                          return std::abs(a - chosen) < std::abs(b - chosen);
+                                        }) -
+                       values.begin();
+  const std::size_t every = (values.size() + kMostStops - 1) / kMostStops;
+  std::vector<std::size_t> stops;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (i % every == 0 || i + 1 == values.size() || i == static_cast<std::size_t>(nearest))
+      stops.push_back(i);
+  return stops;
+}
+
 std::string steps_element(const Pictures::Steps& steps, ColourMap colours) {
   Theme light = make_theme(false, Headless::font()), dark = make_theme(true, Headless::font());
   light.colours = dark.colours = colours;
   LineList lines;
   json frames = json::array();
-  for (const double value : steps.values) {
-    const PicturePtr picture = steps.at(value);
+  for (const std::size_t stop : stops_of(steps.values, steps.chosen)) {
+    const PicturePtr picture = steps.at(steps.values[stop]);
     json frame = {{"title", picture->title()}};
     for (const Theme* theme : {&light, &dark}) {
       const std::string svg = svg_bytes(*picture, *theme, {}, {});
