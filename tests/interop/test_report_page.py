@@ -121,8 +121,10 @@ class ReportPage(unittest.TestCase):
           }
           return found;
         })()""")
+        stops = self.run_js("JSON.parse(document.querySelector('#lazy-scores table[data-stops]').dataset.stops)")
+        rows = [rows[stop] for stop in stops]
         self.assertEqual(len(shown), len(rows))
-        self.assertGreaterEqual(len(shown), 101)
+        self.assertGreaterEqual(len(shown), 21)
         for answers, row in zip(shown, rows):
             self.assertAlmostEqual(float(answers["threshold"].split()[-1]), float(row["threshold"]), places=3)
             self.assertEqual(answers["lazy layers"], row["lazy layers"])
@@ -276,11 +278,11 @@ class ReportPage(unittest.TestCase):
 
     def test_map_pixels_have_the_colours_of_the_palette(self):
         """The canvas is not blank, and has many colours."""
-        colours = self.run_js("""(() => { const map = document.querySelector('#map-canvas'), c = map.getContext('2d');
+        colours = self.run_js("""(() => { const map = document.querySelector('#map-canvas'), c = map.getContext('2d', {willReadFrequently: true});
           const pixels = new Uint32Array(c.getImageData(0, 0, map.width, map.height).data.buffer);
           return new Set(pixels).size; })()""")
         self.assertGreater(colours, 60)
-        drawn = self.run_js("""(() => { const map = document.querySelector('#map-overview'), c = map.getContext('2d');
+        drawn = self.run_js("""(() => { const map = document.querySelector('#map-overview'), c = map.getContext('2d', {willReadFrequently: true});
           return new Set(new Uint32Array(c.getImageData(0, 0, map.width, map.height).data.buffer)).size; })()""")
         self.assertGreater(drawn, 60)
 
@@ -292,7 +294,7 @@ class ReportPage(unittest.TestCase):
           await image.decode();
           const screen = document.createElement('canvas');
           [screen.width, screen.height] = [image.width, image.height];
-          const context = screen.getContext('2d');
+          const context = screen.getContext('2d', {willReadFrequently: true});
           context.drawImage(image, 0, 0);
           const {palette, last} = JSON.parse(document.querySelector('#maps-data').textContent);
           const index = new Map();
@@ -306,7 +308,8 @@ class ReportPage(unittest.TestCase):
           for (const {area, rows, columns, values} of data.grids) {
             const [left, top, width, height] = area.map((at, i) => at * zoom + [box.x, box.y, 0, 0][i]);
             const across = width / columns.length, down = height / rows.length;
-            if (!own && across < 6) continue; // which cell a pixel is of is not known
+            // Which cell a pixel is of is not known, or what is a line around it.
+            if ((!own || near > 1) && across < 6) continue;
             for (let y = Math.ceil((top + 1) * ratio); y < (top + height - 1) * ratio - 1; ++y)
               for (let x = Math.ceil((left + 1) * ratio); x < (left + width - 1) * ratio - 1; ++x) {
                 const [right, below] = [((x + 0.5) / ratio - left) / across, ((y + 0.5) / ratio - top) / down];
@@ -344,7 +347,7 @@ class ReportPage(unittest.TestCase):
                     shot = self.browser.call("Page.captureScreenshot", format="png")["data"]
                     seen = self.run_js(f"{found}({json.dumps(shot)}, {json.dumps(name)})")
                     self.assertEqual((seen["strange"], seen["wrong"]), ({}, 0), seen)
-                    if width == 1600:
+                    if width == 1600 and name != "mass":  # whose cells are narrow, with lines around them
                         self.assertGreater(seen["pixels"], 500)
 
     def test_light_and_dark(self):

@@ -27,6 +27,7 @@ void add(Evaluation& evaluation, const char* task, std::int64_t length, double d
   evaluation.questions.push_back(question);
   Judged judged;
   judged.score = full;
+  judged.outcome.full_bytes = judged.outcome.kept_bytes = 1024;
   evaluation.full.push_back(judged);
   judged.score = other;
   evaluation.judged[0].push_back(judged);
