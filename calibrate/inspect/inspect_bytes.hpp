@@ -26,7 +26,7 @@ struct BytesQuestion {
 /// A row of the table, whose first row is the full cache.
 struct PolicyBytes {
   std::string name;
-  CacheBytes cache;                        // of one sequence
+  CacheBytes cache;                       // of one sequence
   std::optional<double> read_bytes = {};  // while its prompt is read, where all of it is held then
   Room room = {};                         // only if the memory is given
 };
