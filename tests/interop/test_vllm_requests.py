@@ -3,6 +3,7 @@
 seeds, ends of answers, priorities, and models that two processes hold together."""
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -131,7 +132,8 @@ class TwoProcesses(unittest.TestCase):
             file = exported_text(policy, model) if isinstance(policy, str) else exported(policy)
             given = json.dumps([str(model), arguments(file), prompts])
             with self.subTest(policy):
-                done = subprocess.run([sys.executable, "-c", code, given], capture_output=True, text=True, check=False, timeout=600)
+                words, bound = [sys.executable, "-c", code, given], os.environ | {"VLLM_CPU_OMP_THREADS_BIND": "0|1"}
+                done = subprocess.run(words, env=bound, capture_output=True, text=True, check=False, timeout=600)
                 told = [line for line in done.stdout.splitlines() if line.startswith("TOKENS ")]
                 self.assertEqual(done.returncode, 0, done.stderr[-3000:])
                 self.assertEqual(json.loads(told[0][7:]), evaluated(model, policy, prompts, 50))
