@@ -102,8 +102,7 @@ BytesAnswer policy_bytes(const Document& document, const BytesQuestion& question
   const auto add = [&](std::string name, const Policy& policy, std::optional<LazyRates> rates) {
     CacheLoad own = load;
     own.lazy_rates = std::move(rates);
-    PolicyBytes row{std::move(name), cache_bytes(policy, own)};
-    if (own.runtime && own.runtime->moves_rows) row.read_bytes = bytes_while_read(policy, own);
+    PolicyBytes row{std::move(name), cache_bytes(policy, own), bytes_while_read(policy, own)};
     if (question.memory > 0) row.room = greatest(policy, own, room, question.batch);
     if (row.cache.by_input && !own.lazy_rates)
       answer.notes.push_back(row.name +

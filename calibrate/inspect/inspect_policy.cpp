@@ -238,9 +238,8 @@ bool is_policy(const std::string& path) {
   return (file >> first && first == '{') || is_policy_text(path);
 }
 
-/// The model by its header alone.
-ModelInfo model_of(const std::string& path) {
-  const model::CacheCard card = model::read_cache_card(path);
+/// The model that a header describes.
+ModelInfo model_of(const model::CacheCard& card) {
   ModelInfo out;
   out.name = card.name;
   out.architecture = card.architecture;
@@ -250,7 +249,7 @@ ModelInfo model_of(const std::string& path) {
       fail(ErrorCode::usage,
            "a policy as text is counted for models whose layers all hold a key and "
            "a value for as many heads: ",
-           printable(path), " has others");
+           printable(card.file), " has others");
     out.windows.push_back(layer.tokens);
   }
   out.layers = std::ssize(card.layers);
@@ -261,17 +260,19 @@ ModelInfo model_of(const std::string& path) {
   return out;
 }
 
-Document document_at(const std::string& path, const InspectOptions& o) {
-  if (!is_policy_text(path)) return read_document(path);
+/// The header of the model that a policy as text is of.
+model::CacheCard header_for(const std::string& policy, const InspectOptions& o) {
   if (o.model.empty() || o.context == 0)
     fail(
-        ErrorCode::usage, quoted(path, 200),
+        ErrorCode::usage, quoted(policy, 200),
         " is a policy as text: give the model with --model and the prompt's tokens with --context, "
         "and its memory is counted");
-  return document_of(parse_policy(path), model_of(o.model));
+  return model::read_cache_card(o.model);
 }
 
-BytesQuestion settled(const InspectOptions& o, const Document& document, bool is_text) {
+/// `header`: of a policy as text, the model's.
+BytesQuestion settled(const InspectOptions& o, const Document& document,
+                      const std::optional<model::CacheCard>& header) {
   BytesQuestion question;
   question.context = o.context;
   question.new_tokens = o.new_tokens;
@@ -279,11 +280,11 @@ BytesQuestion settled(const InspectOptions& o, const Document& document, bool is
   question.runtime = o.runtime;
   if (!o.weights.empty()) question.weights = static_cast<double>(parse_bytes(o.weights));
   if (!o.memory.empty()) question.memory = static_cast<double>(parse_bytes(o.memory));
-  if (!is_text && !o.weights.empty() && !o.model.empty())
-    fail(ErrorCode::usage, "--model says what the weights take, and so does --weights: give one");
-  if (is_text && o.weights.empty()) {
-    question.weights = static_cast<double>(model::read_cache_card(o.model).weight_bytes);
-  } else if (!is_text && !o.model.empty()) {
+  if (header) {
+    if (o.weights.empty()) question.weights = static_cast<double>(header->weight_bytes);
+  } else if (!o.model.empty()) {
+    if (!o.weights.empty())
+      fail(ErrorCode::usage, "--model says what the weights take, and so does --weights: give one");
     const auto model = model::ModelFile::open(o.model);
     if (model->config().n_layers != document.model.layers ||
         model->config().n_kv_heads != document.model.kv_heads)
@@ -296,7 +297,10 @@ BytesQuestion settled(const InspectOptions& o, const Document& document, bool is
 }
 
 void inspect_policy(const std::string& path, const InspectOptions& o) {
-  const Document document = document_at(path, o);
+  std::optional<model::CacheCard> header;
+  if (is_policy_text(path)) header = header_for(path, o);
+  const Document document =
+      header ? document_of(parse_policy(path), model_of(*header)) : read_document(path);
   if (o.context == 0) {
     if (o.as_json)
       std::cout << document_text(document);
@@ -304,7 +308,7 @@ void inspect_policy(const std::string& path, const InspectOptions& o) {
       print_document(document);
     return;
   }
-  const BytesAnswer answer = policy_bytes(document, settled(o, document, is_policy_text(path)));
+  const BytesAnswer answer = policy_bytes(document, settled(o, document, header));
   if (o.as_json) {
     std::cout << canonical_json(bytes_json(answer));
     return;

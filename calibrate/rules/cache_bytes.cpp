@@ -595,7 +595,8 @@ std::optional<LazyRates> lazy_rates_of(const Document& document, const Policy& p
   return rates;
 }
 
-double bytes_while_read(const Policy& policy, CacheLoad load) {
+std::optional<double> bytes_while_read(const Policy& policy, CacheLoad load) {
+  if (!load.runtime || !load.runtime->moves_rows) return std::nullopt;
   load.new_tokens = 0;
   load.before_cut = true;
   return cache_bytes(policy, load).total();
@@ -606,8 +607,7 @@ Room greatest(const Policy& policy, const CacheLoad& load, double memory_bytes,
   Room room;
   const auto sizes = [&](const CacheLoad& at) -> std::pair<double, double> {
     const double end = cache_bytes(policy, at).total();
-    const bool whole = at.runtime && at.runtime->moves_rows;
-    return {end, whole ? std::max(end, bytes_while_read(policy, at)) : end};
+    return {end, std::max(end, bytes_while_read(policy, at).value_or(0))};
   };
   const auto [end, most] = sizes(load);
   room.batch = most > memory_bytes ? 0 : sequences_in(memory_bytes - (most - end), end);

@@ -52,8 +52,9 @@ double kv_ratio(const Part& part, const CacheShape& shape, std::int64_t prompt);
 /// the policy does not decide by the input.
 std::optional<LazyRates> lazy_rates_of(const Document& document, const Policy& policy);
 
-/// What a sequence holds while its prompt is read, in a runtime that holds all of it until then.
-double bytes_while_read(const Policy& policy, CacheLoad load);
+/// What a sequence holds while its prompt is read, in a runtime that holds all of it until then;
+/// none in others.
+std::optional<double> bytes_while_read(const Policy& policy, CacheLoad load);
 
 /// How much of a policy fits beside the weights. In a runtime that holds whole prompts while they
 /// are read, one of the sequences is read and the others are at their ends.

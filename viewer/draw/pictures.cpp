@@ -74,7 +74,6 @@ GateView gate_charts(Pictures& from) {
   return gate_view(model, view.blocks, tau);
 }
 
-/// The thresholds, or whatever else the rows of a table are the answers for.
 BudgetsView budgets_charts(Pictures& from) {
   return budgets_view(from.methods().budgets().value(), from.request.choices.budgets);
 }
