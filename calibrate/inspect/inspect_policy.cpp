@@ -222,10 +222,10 @@ void print_document(const Document& document) {
                       ", of which not all is known here");
 }
 
-/// Whether it is a policy as text, and no file.
+/// Whether it begins as a policy as text does, and is no file.
 bool is_policy_text(const std::string& path) try {
   if (path.ends_with(".json") || std::filesystem::exists(path)) return false;
-  parse_policy(path);
+  parse_policy(path.substr(0, path.find_first_of(":+")));
   return true;
 } catch (const Error&) {
   return false;

@@ -131,6 +131,10 @@ TEST_F(InspectPolicy, PolicyAsText) {
     EXPECT_THAT(shown.err, AnyOf(HasSubstr("give the model with --model and the prompt's tokens"),
                                  HasSubstr("memory is of prompts of a length")));
   }
+  shown = run_kvatlas({"inspect", "snapkv:budget=0", "--model", path_, "--context", "960"});
+  EXPECT_EQ(shown.status, 2);
+  EXPECT_THAT(shown.err, HasSubstr("budget"));
+  EXPECT_THAT(shown.err, Not(HasSubstr("no file")));
   std::ofstream(path_) << R"({"model_type": "deepseek_v3", "num_hidden_layers": 4,
       "hidden_size": 128, "num_attention_heads": 4, "kv_lora_rank": 16, "qk_rope_head_dim": 8,
       "qk_nope_head_dim": 8, "v_head_dim": 8, "vocab_size": 256})";
