@@ -6,6 +6,11 @@
 
 namespace kvatlas {
 
+/// A bfloat16 in memory.
+struct Bf16 {
+  std::uint16_t bits = 0;
+};
+
 /// The float that a bfloat16's bits stand for. Exact.
 inline float bf16_to_float(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);

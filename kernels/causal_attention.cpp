@@ -58,7 +58,7 @@ class Panel {
         sums_(aligned<float>(value_dim * kPanel)) {}
 
   /// Rows row .. row + count of head h, the first of which is token `position`.
-  void begin(const CausalAttention& io, std::int64_t h, std::int64_t row, std::int64_t count,
+  void begin(const CausalAttention<float>& io, std::int64_t h, std::int64_t row, std::int64_t count,
              std::int64_t position, float factor) {
     head_ = h;
     row_ = row;
@@ -79,8 +79,8 @@ class Panel {
   std::int64_t end() const { return first_ + count_; }
 
   /// Takes the keys j .. j + count and their values. `weights`: room for kKeyBlock * kPanel.
-  void take(const CausalAttention& io, std::int64_t kv_head, std::int64_t j, std::int64_t count,
-            float* weights) {
+  void take(const CausalAttention<float>& io, std::int64_t kv_head, std::int64_t j,
+            std::int64_t count, float* weights) {
     panel_product<false>(&io.keys(kv_head, j, 0), count, io.keys.strides[1], queries_.get(),
                          io.queries.sizes[2], false, weights);
     if (io.soft_cap > 0) cap(weights, count * kPanel, io.soft_cap);
@@ -90,7 +90,7 @@ class Panel {
                         true, sums_.get());
   }
 
-  void finish(const CausalAttention& io) const {
+  void finish(const CausalAttention<float>& io) const {
     for (std::int64_t c = 0; c < count_; ++c) {
       const float share = 1 / total_[c];
       float* to = &io.out(row_ + c, head_, 0);
@@ -109,7 +109,8 @@ class Panel {
   }
 
   /// Minus infinity where a query does not see a key.
-  void hide(const CausalAttention& io, std::int64_t j, std::int64_t count, float* scores) const {
+  void hide(const CausalAttention<float>& io, std::int64_t j, std::int64_t count,
+            float* scores) const {
     constexpr float kNever = -std::numeric_limits<float>::infinity();
     for (std::int64_t r = 0; r < count; ++r) {
       float* row = scores + r * kPanel;
@@ -159,7 +160,7 @@ struct AttentionWorker {
   hwy::AlignedFreeUniquePtr<float[]> weights = aligned<float>(kKeyBlock * kPanel);
 };
 
-void causal_attention_body(const CausalAttention& io) {
+void causal_attention_body(const CausalAttention<float>& io) {
   const std::int64_t heads = io.queries.sizes[0], n = io.queries.sizes[1];
   const std::int64_t group = heads / io.keys.sizes[0], before = io.keys.sizes[1] - n;
   const float factor = io.soft_cap > 0 ? io.scale / io.soft_cap : io.scale;
@@ -197,24 +198,10 @@ namespace kvatlas::kernels {
 
 HWY_EXPORT(causal_attention_body);
 
-void causal_attention(const CausalAttention& io) {
+void causal_attention(const CausalAttention<float>& io) {
   obey_cpu_environment();
-  const auto [heads, n, head_dim] = io.queries.sizes;
-  const auto [kv_heads, n_all, key_dim] = io.keys.sizes;
-  require_array("queries", io.queries);
-  require_array("keys", io.keys);
-  require_array("values", io.values);
-  require_shape("keys", io.keys.sizes, {kv_heads, n_all, head_dim});
-  require_shape("values", io.values.sizes, {kv_heads, n_all, io.values.sizes[2]});
-  require_shape("out", io.out.sizes, {n, heads, io.values.sizes[2]});
-  require_shape("lse", io.lse.sizes, {heads, n});
-  require_shared_heads(heads, kv_heads);
-  require_soft_cap(io.soft_cap);
-  if (n > n_all) fail(ErrorCode::usage, n, " queries are more than ", n_all, " keys");
-  for (const std::int64_t stride :
-       {io.queries.strides[2], io.keys.strides[2], io.values.strides[2], io.out.strides[2]})
-    if (stride != 1) fail(ErrorCode::usage, "causal_attention wants channels side by side");
-  if (heads == 0 || n == 0) return;
+  require_causal_attention(io);
+  if (io.queries.sizes[0] == 0 || io.queries.sizes[1] == 0) return;
   HWY_DYNAMIC_DISPATCH(causal_attention_body)(io);
 }
 

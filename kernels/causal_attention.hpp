@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of a prompt on the processor, in float32 (docs/kernels.md).
+// Attention of a prompt on the processor (docs/kernels.md).
 #pragma once
 
 #include "base/key_window.hpp"
@@ -14,19 +14,19 @@ namespace kvatlas::kernels {
 /// <= 1e-5 of the largest |value| that is seen, of a logarithm 2e-6, plus what the error of float32
 /// scores makes of it. No n x n memory. A NaN or +inf score, or scores that are all -inf, make
 /// their row NaN. Results do not depend on the number of threads.
+template <class T>
 struct CausalAttention {
-  View<const float, 3>
-      queries;                // in  [n_heads, n, head_dim], after RoPE; last axis dense, as of all
-  View<const float, 3> keys;  // in  [n_kv_heads, n_all, head_dim], after RoPE
-  View<const float, 3> values;  // in  [n_kv_heads, n_all, value_dim]
+  View<const T, 3> queries;  // in  [n_heads, n, head_dim], after RoPE; last axis dense, as of all
+  View<const T, 3> keys;     // in  [n_kv_heads, n_all, head_dim], after RoPE
+  View<const T, 3> values;   // in  [n_kv_heads, n_all, value_dim]
   float scale = 1;
   float soft_cap = 0;  // 0: none
   KeyWindow window = {};
-  View<float, 3> out;  // out [n, n_heads, value_dim]
+  View<T, 3> out;      // out [n, n_heads, value_dim]
   View<float, 2> lse;  // out [n_heads, n]
 };
 
 /// Throws Error(usage) for shapes that do not fit together.
-void causal_attention(const CausalAttention& io);
+void causal_attention(const CausalAttention<float>& io);
 
 }  // namespace kvatlas::kernels

@@ -57,4 +57,24 @@ inline void require_same_memory(const char* name, Memory memory, Memory expected
          " memory, the inputs do not");
 }
 
+/// Throws `usage` for a CausalAttention whose parts do not fit together.
+template <class Io>
+void require_causal_attention(const Io& io) {
+  const auto [heads, n, head_dim] = io.queries.sizes;
+  const auto [kv_heads, n_all, key_dim] = io.keys.sizes;
+  require_array("queries", io.queries);
+  require_array("keys", io.keys);
+  require_array("values", io.values);
+  require_shape("keys", io.keys.sizes, {kv_heads, n_all, head_dim});
+  require_shape("values", io.values.sizes, {kv_heads, n_all, io.values.sizes[2]});
+  require_shape("out", io.out.sizes, {n, heads, io.values.sizes[2]});
+  require_shape("lse", io.lse.sizes, {heads, n});
+  require_shared_heads(heads, kv_heads);
+  require_soft_cap(io.soft_cap);
+  if (n > n_all) fail(ErrorCode::usage, n, " queries are more than ", n_all, " keys");
+  for (const std::int64_t stride :
+       {io.queries.strides[2], io.keys.strides[2], io.values.strides[2], io.out.strides[2]})
+    if (stride != 1) fail(ErrorCode::usage, "attention wants channels side by side");
+}
+
 }  // namespace kvatlas::kernels

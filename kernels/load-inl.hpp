@@ -12,6 +12,7 @@
 
 #include <hwy/highway.h>
 
+#include "base/half.hpp"
 #include "base/view.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -26,11 +27,31 @@ HWY_INLINE hn::Vec<D> load(D d, const float* HWY_RESTRICT p) {
 }
 
 template <class D>
-HWY_INLINE hn::Vec<D> load(D d, const hwy::bfloat16_t* HWY_RESTRICT p) {
+HWY_INLINE hn::Vec<D> load(D d, const Bf16* HWY_RESTRICT p) {
   const hn::Rebind<std::uint32_t, D> du32;
   const hn::Rebind<std::uint16_t, D> du16;
   const auto bits = hn::LoadU(du16, reinterpret_cast<const std::uint16_t*>(p));
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du32, bits)));
+}
+
+template <class D>
+HWY_INLINE void store(hn::Vec<D> values, D d, float* HWY_RESTRICT p) {
+  hn::StoreU(values, d, p);
+}
+
+/// Lanes(d) elements as bfloat16, each the nearest one, ties to even; NaN stays NaN.
+template <class D>
+HWY_INLINE void store(hn::Vec<D> values, D d, Bf16* HWY_RESTRICT p) {
+  const hn::Rebind<std::uint32_t, D> du32;
+  const hn::Rebind<std::int32_t, D> di32;
+  const hn::Rebind<std::uint16_t, D> du16;
+  const auto bits = hn::BitCast(du32, values);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du32, 1));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du32, 0x7fff)));
+  const auto quiet = hn::Or(bits, hn::Set(du32, 0x400000));
+  const auto kept = hn::IfThenElse(hn::RebindMask(du32, hn::IsNaN(values)), quiet, rounded);
+  const auto upper = hn::DemoteTo(du16, hn::BitCast(di32, hn::ShiftRight<16>(kept)));
+  hn::StoreU(upper, du16, reinterpret_cast<std::uint16_t*>(p));
 }
 
 template <class D>
@@ -85,7 +106,7 @@ HWY_INLINE void copy_as_float(const void* from, DType type, std::int64_t offset,
     case DType::f16:
       return copy_as_float(static_cast<const hwy::float16_t*>(from) + offset, stride, count, to);
     case DType::bf16:
-      return copy_as_float(static_cast<const hwy::bfloat16_t*>(from) + offset, stride, count, to);
+      return copy_as_float(static_cast<const Bf16*>(from) + offset, stride, count, to);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
@@ -15,61 +16,81 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include "kernels/load-inl.hpp"
+
+#ifndef KVATLAS_KERNELS_ROW_BODIES
+#define KVATLAS_KERNELS_ROW_BODIES
+namespace kvatlas::kernels {
+/// What is done to one row, by one instruction set.
+template <class T>
+struct RowBodies {
+  void (*rms_norm)(const T* row, const T* weight, float eps, float offset, std::int64_t width,
+                   T* out);
+  void (*rotate)(T* head, const float* cosine, const float* sine, std::int64_t half);
+  void (*gate)(const T* gate, const T* up, bool gelu, std::int64_t width, T* out);
+};
+}  // namespace kvatlas::kernels
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace kvatlas::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using Lanes = hn::ScalableTag<float>;
 
+/// Calls step(tag, i) for lanes of a row, the last ones one at a time.
+template <class Step>
+void for_lanes(std::int64_t width, const Step& step) {
+  const Lanes d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= width; i += lanes) step(d, i);
+  const hn::CappedTag<float, 1> one;
+  for (; i < width; ++i) step(one, i);
+}
+
 /// Squares are summed in double: a norm's rounding error goes into everything after it.
-double sum_of_squares(const float* row, std::int64_t width) {
+template <class T>
+double sum_of_squares(const T* row, std::int64_t width) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> half;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   auto even = hn::Zero(d), odd = hn::Zero(d);
   std::int64_t i = 0;
   for (; i + 2 * lanes <= width; i += 2 * lanes) {
-    const auto x = hn::PromoteTo(d, hn::LoadU(half, row + i));
-    const auto y = hn::PromoteTo(d, hn::LoadU(half, row + i + lanes));
+    const auto x = hn::PromoteTo(d, load(half, row + i));
+    const auto y = hn::PromoteTo(d, load(half, row + i + lanes));
     even = hn::MulAdd(x, x, even);
     odd = hn::MulAdd(y, y, odd);
   }
   double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
-  for (; i < width; ++i) sum += static_cast<double>(row[i]) * row[i];
+  const hn::CappedTag<float, 1> one;
+  for (; i < width; ++i) {
+    const auto x = static_cast<double>(hn::GetLane(load(one, row + i)));
+    sum += x * x;
+  }
   return sum;
 }
 
-void rms_norm_row(const float* row, const float* weight, float eps, float offset,
-                  std::int64_t width, float* out) {
-  const Lanes d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+template <class T>
+void rms_norm_row(const T* row, const T* weight, float eps, float offset, std::int64_t width,
+                  T* out) {
   const double squares = sum_of_squares(row, width);
   const auto factor =
       static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(width) + eps));
-  const auto scale = hn::Set(d, factor);
-  const auto shift = hn::Set(d, offset);
-  std::int64_t i = 0;
-  for (; i + lanes <= width; i += lanes) {
-    const auto gain = hn::Add(hn::LoadU(d, weight + i), shift);
-    hn::StoreU(hn::Mul(hn::Mul(hn::LoadU(d, row + i), scale), gain), d, out + i);
-  }
-  for (; i < width; ++i) out[i] = row[i] * factor * (weight[i] + offset);
+  for_lanes(width, [&](auto d, std::int64_t i) {
+    const auto gain = hn::Add(load(d, weight + i), hn::Set(d, offset));
+    store(hn::Mul(hn::Mul(load(d, row + i), hn::Set(d, factor)), gain), d, out + i);
+  });
 }
 
-void rotate_head(float* head, const float* cosine, const float* sine, std::int64_t half) {
-  const Lanes d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t i = 0;
-  for (; i + lanes <= half; i += lanes) {
-    const auto a = hn::LoadU(d, head + i), b = hn::LoadU(d, head + half + i);
-    const auto c = hn::LoadU(d, cosine + i), s = hn::LoadU(d, sine + i);
-    hn::StoreU(hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), d, head + i);
-    hn::StoreU(hn::Add(hn::Mul(b, c), hn::Mul(a, s)), d, head + half + i);
-  }
-  for (; i < half; ++i) {
-    const float a = head[i], b = head[half + i];
-    head[i] = a * cosine[i] - b * sine[i];
-    head[half + i] = b * cosine[i] + a * sine[i];
-  }
+template <class T>
+void rotate_head(T* head, const float* cosine, const float* sine, std::int64_t half) {
+  for_lanes(half, [&](auto d, std::int64_t i) {
+    const auto a = load(d, head + i), b = load(d, head + half + i);
+    const auto c = load(d, cosine + i), s = load(d, sine + i);
+    store(hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), d, head + i);
+    store(hn::Add(hn::Mul(b, c), hn::Mul(a, s)), d, head + half + i);
+  });
 }
 
 /// silu(x) = x / (1 + exp(-x)); tanh-approximated GELU is x / (1 + exp(-2 u(x))).
@@ -85,20 +106,17 @@ V activate(D d, V x, bool gelu) {
   return hn::Div(x, hn::Add(power, hn::Set(d, 1.0f)));
 }
 
-void gated_row(const float* gate, const float* up, bool gelu, std::int64_t width, float* out) {
-  const Lanes d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t i = 0;
-  for (; i + lanes <= width; i += lanes) {
-    const auto y = hn::Mul(activate(d, hn::LoadU(d, gate + i), gelu), hn::LoadU(d, up + i));
-    hn::StoreU(y, d, out + i);
-  }
-  const hn::CappedTag<float, 1> one;
-  for (; i < width; ++i) {
-    const auto y = hn::Mul(activate(one, hn::LoadU(one, gate + i), gelu), hn::LoadU(one, up + i));
-    hn::StoreU(y, one, out + i);
-  }
+template <class T>
+void gated_row(const T* gate, const T* up, bool gelu, std::int64_t width, T* out) {
+  for_lanes(width, [&](auto d, std::int64_t i) {
+    store(hn::Mul(activate(d, load(d, gate + i), gelu), load(d, up + i)), d, out + i);
+  });
 }
+
+template <class T>
+constexpr RowBodies<T> kBodies = {rms_norm_row<T>, rotate_head<T>, gated_row<T>};
+RowBodies<float> float_bodies() { return kBodies<float>; }
+RowBodies<Bf16> bf16_bodies() { return kBodies<Bf16>; }
 
 }  // namespace kvatlas::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -107,9 +125,17 @@ HWY_AFTER_NAMESPACE();
 namespace kvatlas::kernels {
 namespace {
 
-HWY_EXPORT(rms_norm_row);
-HWY_EXPORT(rotate_head);
-HWY_EXPORT(gated_row);
+HWY_EXPORT(float_bodies);
+HWY_EXPORT(bf16_bodies);
+
+template <class T>
+RowBodies<T> bodies() {
+  obey_cpu_environment();
+  if constexpr (std::is_same_v<T, float>)
+    return HWY_DYNAMIC_DISPATCH(float_bodies)();
+  else
+    return HWY_DYNAMIC_DISPATCH(bf16_bodies)();
+}
 
 constexpr std::int64_t kRowsPerTask = 16;
 
@@ -127,41 +153,48 @@ void require(bool holds, const char* what) {
 
 }  // namespace
 
-void rms_norm(const RmsNorm& io) {
-  obey_cpu_environment();
+template <class T>
+void rms_norm(const RmsNorm<T>& io) {
   require(io.rows.sizes == io.out.sizes && io.rows.strides[1] == 1 && io.out.strides[1] == 1,
           "rms_norm: rows and out must have one shape and dense rows");
-  const auto body = HWY_DYNAMIC_DISPATCH(rms_norm_row);
+  const auto body = bodies<T>().rms_norm;
   for_rows(io.rows.sizes[0], [&](std::int64_t row) {
     body(io.rows.at(row), io.weight, io.eps, io.offset, io.rows.sizes[1], io.out.at(row));
   });
 }
 
-void rotate(const Rotate& io) {
-  obey_cpu_environment();
+template <class T>
+void rotate(const Rotate<T>& io) {
   const std::int64_t half = io.cosine.sizes[1];
   require(io.cosine.sizes == io.sine.sizes && io.cosine.sizes[0] == io.heads.sizes[0] &&
               2 * half <= io.heads.sizes[2] && io.heads.strides[2] == 1 &&
               io.cosine.strides[1] == 1 && io.sine.strides[1] == 1,
           "rotate: the tables do not fit the heads");
-  const auto body = HWY_DYNAMIC_DISPATCH(rotate_head);
+  const auto body = bodies<T>().rotate;
   for_rows(io.heads.sizes[0], [&](std::int64_t row) {
     for (std::int64_t head = 0; head < io.heads.sizes[1]; ++head)
       body(io.heads.at(row, head), io.cosine.at(row), io.sine.at(row), half);
   });
 }
 
-void gated_activation(const GatedActivation& io) {
-  obey_cpu_environment();
+template <class T>
+void gated_activation(const GatedActivation<T>& io) {
   const std::int64_t width = io.out.sizes[1];
   require(io.gate_up.sizes[0] == io.out.sizes[0] && io.gate_up.sizes[1] == 2 * width &&
               io.gate_up.strides[1] == 1 && io.out.strides[1] == 1,
           "gated_activation: gate_up must be twice as wide as out, rows dense");
-  const auto body = HWY_DYNAMIC_DISPATCH(gated_row);
+  const auto body = bodies<T>().gate;
   for_rows(io.out.sizes[0], [&](std::int64_t row) {
     body(io.gate_up.at(row), io.gate_up.at(row) + width, io.gelu, width, io.out.at(row));
   });
 }
+
+template void rms_norm(const RmsNorm<float>&);
+template void rms_norm(const RmsNorm<Bf16>&);
+template void rotate(const Rotate<float>&);
+template void rotate(const Rotate<Bf16>&);
+template void gated_activation(const GatedActivation<float>&);
+template void gated_activation(const GatedActivation<Bf16>&);
 
 }  // namespace kvatlas::kernels
 #endif  // HWY_ONCE

@@ -4,6 +4,7 @@
 
 #include <ATen/SDPBackend.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/native/CPUBlas.h>
 #include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention.h>
@@ -21,7 +22,7 @@
 
 #include "analyzer/capture/ops_impl.hpp"
 #include "analyzer/capture/tensors-inl.hpp"
-#include "kernels/causal_attention.hpp"
+#include "kernels/pair_attention.hpp"
 
 namespace kvatlas::capture {
 namespace {
@@ -37,20 +38,39 @@ Attended with_sinks(const at::Tensor& rows, const at::Tensor& logsumexp, const a
   return {scaled.view(joined), at::logaddexp(logsumexp, of_sinks).contiguous()};
 }
 
-/// By our own kernel, which knows windows and soft caps and leaves out what lies behind the
+template <class T>
+kernels::CausalAttention<T> kernel_io(const Attention& io, const at::Tensor& out,
+                                      const at::Tensor& logsumexp) {
+  return {.queries = view_of<const T, 3>(io.query),
+          .keys = view_of<const T, 3>(io.key),
+          .values = view_of<const T, 3>(io.value),
+          .scale = static_cast<float>(io.scale),
+          .soft_cap = static_cast<float>(io.softcap),
+          .window = io.window,
+          .out = view_of<T, 3>(out),
+          .lse = view_of<float, 2>(logsumexp)};
+}
+
+/// oneDNN's products of small blocks of bfloat16.
+constexpr kernels::PairProduct kPairProduct = {
+    [](std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t lda, std::int64_t ldb,
+       std::int64_t ldc, bool add, const Bf16* a, const Bf16* b, float* c) {
+      at::native::cpublas::brgemm(m, n, k, lda, ldb, ldc, add,
+                                  reinterpret_cast<const at::BFloat16*>(a),
+                                  reinterpret_cast<const at::BFloat16*>(b), c);
+    },
+    [] { at::native::cpublas::brgemm_release(); }};
+
+/// By our own kernels, which know windows and soft caps and leave out what lies behind the
 /// diagonal.
-Attended attend_in_float(const Attention& io) {
+Attended attend_by_kernel(const Attention& io) {
   const std::int64_t n_heads = io.query.size(0), n = io.query.size(1);
   const at::Tensor out = at::empty({n, n_heads, io.value.size(2)}, io.query.options());
-  const at::Tensor logsumexp = at::empty({n_heads, n}, io.query.options());
-  kernels::causal_attention({.queries = view_of<const float, 3>(io.query),
-                             .keys = view_of<const float, 3>(io.key),
-                             .values = view_of<const float, 3>(io.value),
-                             .scale = static_cast<float>(io.scale),
-                             .soft_cap = static_cast<float>(io.softcap),
-                             .window = io.window,
-                             .out = view_of<float, 3>(out),
-                             .lse = view_of<float, 2>(logsumexp)});
+  const at::Tensor logsumexp = at::empty({n_heads, n}, io.query.options().dtype(at::kFloat));
+  if (io.query.scalar_type() == at::kFloat)
+    kernels::causal_attention(kernel_io<float>(io, out, logsumexp));
+  else
+    kernels::pair_attention(kernel_io<Bf16>(io, out, logsumexp), kPairProduct);
   return with_sinks(out, logsumexp, io.sinks);
 }
 
@@ -218,17 +238,20 @@ Attended attend_blocks(const Attention& io) {
   return {out.view({n, n_heads * head_dim}), {}};
 }
 
-/// Of fewer rows behind a long prompt most lanes of our own kernel would be idle.
+/// Of fewer rows behind a long prompt most lanes of our own kernels would be idle.
 constexpr std::int64_t kFewestRows = 16;
+
+bool has_kernel(const at::Tensor& query) {
+  return is_float_on_cpu(query) || is_multiplied_as_pairs(query);
+}
 
 }  // namespace
 
 Attended attend(const Attention& io) {
   const std::int64_t n = io.query.size(1), n_all = io.key.size(1);
   const bool causal = !io.proximal && !io.shared && !io.seen && n > 1;
-  if (causal && io.query.is_cpu() && io.query.scalar_type() == at::kFloat &&
-      (n == n_all || n >= kFewestRows))
-    return attend_in_float(io);
+  if (causal && has_kernel(io.query) && (n == n_all || n >= kFewestRows))
+    return attend_by_kernel(io);
   const bool plain =
       causal && io.softcap == 0.0 && (io.window.chunks || io.window.first_key(n_all - 1) == 0);
   const bool flash = io.query.is_cpu() || !io.sinks.defined();

@@ -17,17 +17,31 @@
 #include <ATen/ops/where.h>
 
 #include "analyzer/capture/ops_impl.hpp"
+#include "base/half.hpp"
+#include "base/processor.hpp"
 #include "kernels/transformer_ops.hpp"
 
 namespace kvatlas::capture {
 namespace {
 
-bool has_kernel(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat;
+/// Calls fn with a value of the type that our kernels read the tensor as; false where they do not.
+template <class Fn>
+bool with_kernel(const at::Tensor& tensor, const Fn& fn) {
+  if (is_float_on_cpu(tensor))
+    fn(float());
+  else if (tensor.is_cpu() && tensor.scalar_type() == at::kBFloat16)
+    fn(Bf16());
+  else
+    return false;
+  return true;
 }
 
 // oneDNN lays a matrix out by how many rows it will be multiplied with. From 8 on that is the same.
 constexpr std::int64_t kRowsOfPacked = 1024;
+
+bool has_product(const at::Tensor& tensor) {
+  return is_float_on_cpu(tensor) || is_multiplied_as_pairs(tensor);
+}
 
 /// LibTorch's own linear calls MKL, which on some processors is far slower than oneDNN: 117 against
 /// 222 GFLOP/s (AMD Zen 4). A LibTorch without oneDNN lacks these operations.
@@ -37,9 +51,19 @@ std::optional<c10::OperatorHandle> one_dnn_operation(const char* name) {
 
 }  // namespace
 
+bool is_float_on_cpu(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat;
+}
+
+bool is_multiplied_as_pairs(const at::Tensor& tensor) {
+  static const bool has_pairs =
+      !processor().bfloat16().empty() && one_dnn_operation("mkldnn::_linear_pointwise");
+  return has_pairs && tensor.is_cpu() && tensor.scalar_type() == at::kBFloat16;
+}
+
 at::Tensor packed(const at::Tensor& weight) {
   static const auto pack = one_dnn_operation("mkldnn::_reorder_linear_weight");
-  if (!pack || !has_kernel(weight) || weight.dim() != 2) return weight;
+  if (!pack || !has_product(weight) || weight.dim() != 2) return weight;
   torch::jit::Stack stack{weight, kRowsOfPacked};
   pack->callBoxed(stack);
   return stack.front().toTensor();
@@ -47,7 +71,7 @@ at::Tensor packed(const at::Tensor& weight) {
 
 at::Tensor linear(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias) {
   static const auto multiply = one_dnn_operation("mkldnn::_linear_pointwise");
-  if (!multiply || !has_kernel(rows)) return at::linear(rows, weight, bias);
+  if (!multiply || !has_product(rows)) return at::linear(rows, weight, bias);
   // Nothing is done to the product afterwards: no scalars, no algorithm.
   torch::jit::Stack stack{rows,
                           weight,
@@ -60,15 +84,16 @@ at::Tensor linear(const at::Tensor& rows, const at::Tensor& weight, const at::Te
 }
 
 at::Tensor rms_norm(const at::Tensor& rows, const at::Tensor& weight, double eps, double offset) {
-  if (has_kernel(rows)) {
-    at::Tensor out = at::empty(rows.sizes(), rows.options());
-    kernels::rms_norm({.rows = view_of<float, 2>(rows),
-                       .weight = weight.const_data_ptr<float>(),
-                       .eps = static_cast<float>(eps),
-                       .offset = static_cast<float>(offset),
-                       .out = view_of<float, 2>(out)});
-    return out;
-  }
+  at::Tensor out;
+  const auto by_kernel = [&]<class T>(T) {
+    out = at::empty(rows.sizes(), rows.options());
+    kernels::rms_norm<T>({.rows = view_of<const T, 2>(rows),
+                          .weight = static_cast<const T*>(weight.const_data_ptr()),
+                          .eps = static_cast<float>(eps),
+                          .offset = static_cast<float>(offset),
+                          .out = view_of<T, 2>(out)});
+  };
+  if (with_kernel(rows, by_kernel)) return out;
   const at::Tensor x = rows.to(at::kFloat);
   const at::Tensor factor = at::rsqrt(x.pow(2).mean(-1, true) + eps);
   return (x * factor * (weight.to(at::kFloat) + offset)).to(rows.scalar_type());
@@ -103,11 +128,11 @@ RopeTable rope_table(const model::RopeFrequencies& frequencies, std::int64_t fir
 }
 
 void rotate(const at::Tensor& heads, const RopeTable& table) {
-  if (has_kernel(heads)) {
-    kernels::rotate(
-        {view_of<float, 3>(heads), view_of<float, 2>(table.cosine), view_of<float, 2>(table.sine)});
-    return;
-  }
+  const auto by_kernel = [&]<class T>(T) {
+    kernels::rotate<T>({view_of<T, 3>(heads), view_of<const float, 2>(table.cosine),
+                        view_of<const float, 2>(table.sine)});
+  };
+  if (with_kernel(heads, by_kernel)) return;
   const std::int64_t half = table.cosine.size(1);
   const at::Tensor c = table.cosine.unsqueeze(1), s = table.sine.unsqueeze(1);
   const at::Tensor a = heads.narrow(-1, 0, half).to(at::kFloat);
@@ -144,11 +169,13 @@ at::Tensor gated_activation(const at::Tensor& gate_up, const model::Config& conf
   const model::Activation activation = config.activation;
   const std::int64_t width = gate_up.size(1) / 2;
   const bool gelu = activation == model::Activation::gelu_tanh;
-  if (has_kernel(gate_up) && (gelu || activation == model::Activation::silu)) {
-    at::Tensor out = at::empty({gate_up.size(0), width}, gate_up.options());
-    kernels::gated_activation({view_of<float, 2>(gate_up), gelu, view_of<float, 2>(out)});
+  at::Tensor out;
+  const auto by_kernel = [&]<class T>(T) {
+    out = at::empty({gate_up.size(0), width}, gate_up.options());
+    kernels::gated_activation<T>({view_of<const T, 2>(gate_up), gelu, view_of<T, 2>(out)});
+  };
+  if ((gelu || activation == model::Activation::silu) && with_kernel(gate_up, by_kernel))
     return out;
-  }
   const at::Tensor gate = gate_up.narrow(1, 0, width), up = gate_up.narrow(1, width, width);
   if (activation == model::Activation::clamped_swiglu) {
     const double limit = config.swiglu_limit;

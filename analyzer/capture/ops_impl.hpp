@@ -12,9 +12,13 @@
 #include "base/key_window.hpp"
 #include "kernels/last_rows.hpp"
 
-// The steps of a layer on LibTorch tensors: float32 on the CPU goes to our fused kernels, anything
-// else to LibTorch's operations.
+// The steps of a layer on LibTorch tensors: float32 and bfloat16 on the CPU go to our fused
+// kernels, anything else to LibTorch's operations.
 namespace kvatlas::capture {
+
+bool is_float_on_cpu(const at::Tensor& tensor);
+/// Whether it is bfloat16 on a processor that multiplies such numbers two by two.
+bool is_multiplied_as_pairs(const at::Tensor& tensor);
 
 /// A matrix laid out for `linear`, which alone can read it then: up to a third faster for a few
 /// rows. The matrix itself where there is no such layout.

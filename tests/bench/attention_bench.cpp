@@ -155,12 +155,12 @@ void add_attention(const std::string& shape, std::int64_t heads, std::int64_t kv
                v = normals(kv_heads * n_tokens * head_dim);
     const auto out = zeros<float>(heads * n_tokens * head_dim),
                lse = zeros<float>(heads * n_tokens);
-    const CausalAttention io{.queries = {q->data(), {heads, n_tokens, head_dim}},
-                             .keys = {k->data(), {kv_heads, n_tokens, head_dim}},
-                             .values = {v->data(), {kv_heads, n_tokens, head_dim}},
-                             .scale = 0.125f,
-                             .out = {out->data(), {n_tokens, heads, head_dim}},
-                             .lse = {lse->data(), {heads, n_tokens}}};
+    const CausalAttention<float> io{.queries = {q->data(), {heads, n_tokens, head_dim}},
+                                    .keys = {k->data(), {kv_heads, n_tokens, head_dim}},
+                                    .values = {v->data(), {kv_heads, n_tokens, head_dim}},
+                                    .scale = 0.125f,
+                                    .out = {out->data(), {n_tokens, heads, head_dim}},
+                                    .lse = {lse->data(), {heads, n_tokens}}};
     return Row{[=] { causal_attention(io); },
                {q, k, v, out, lse},
                2.0 * static_cast<double>(heads * n_tokens * (n_tokens + 1) * head_dim),

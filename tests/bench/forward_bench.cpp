@@ -3,7 +3,7 @@
 // beside its peer: prints one line of JSON for each length. tests/bench/forward_vs_transformers.py
 // is that script.
 //
-//   bench_forward MODEL LENGTH... [--runs N] [--streaming]
+//   bench_forward MODEL LENGTH... [--runs N] [--streaming] [--dtype bfloat16]
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -31,13 +31,14 @@ void run(int argc, char** argv) {
       runs = std::stoi(argv[++i]);
     else if (argument == "--streaming")
       options.weights = capture::EngineOptions::Weights::streaming;
+    else if (argument == "--dtype" && i + 1 < argc)
+      options.placement.dtype = argv[++i];
     else
       lengths.push_back(std::stoll(argv[i]));
   }
   if (argc < 3 || lengths.empty())
-    fail(ErrorCode::usage, "bench_forward MODEL LENGTH... [--runs N] [--streaming]");
+    fail(ErrorCode::usage, "bench_forward MODEL LENGTH... [--runs N] [--streaming] [--dtype T]");
 
-  capture::restart_with_sleeping_threads();
   const auto start = Clock::now();
   capture::use_threads(0);
   const auto model = model::ModelFile::open(argv[1]);

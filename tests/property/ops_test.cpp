@@ -97,6 +97,14 @@ TEST(Attend, EveryMaskAndLength) {
           io.proximal = proximal;
           EXPECT_LT(greatest_difference(attend(io).out, attended_by_definition(io)), 2e-5)
               << queries << " queries";
+          Attention half = io;
+          for (at::Tensor Attention::*part :
+               {&Attention::query, &Attention::key, &Attention::value}) {
+            half.*part = (io.*part).to(at::kBFloat16);
+            io.*part = (half.*part).to(at::kFloat);
+          }
+          EXPECT_LT(greatest_difference(attend(half).out, attend(io).out), 4.0 / 128)
+              << queries << " queries in bfloat16";
         }
       }
 }
@@ -117,19 +125,29 @@ TEST(Linear, TakesMatricesAsTheyAreAndPacked) {
     }
 }
 
-TEST(Linear, PacksNothingButMatricesInFloat32) {
+TEST(Linear, InBfloat16IsTheRoundedProduct) {
+  for (const std::int64_t n : {1, 7, 33}) {
+    const at::Tensor rows = random_tensor({n, 64}, 14).to(at::kBFloat16),
+                     matrix = random_tensor({40, 64}, 15).to(at::kBFloat16);
+    const at::Tensor exact = at::matmul(rows.to(at::kDouble), matrix.to(at::kDouble).t());
+    for (const at::Tensor& as_held : {matrix, packed(matrix)})
+      EXPECT_LT(greatest_difference(linear(rows, as_held).to(at::kDouble), exact), 0.125) << n;
+  }
+}
+
+TEST(Linear, PacksNothingButMatricesThatTheProcessorMultiplies) {
   const at::Tensor matrix = random_tensor({24, 64}, 13);
   EXPECT_TRUE(at::equal(packed(matrix).to_dense(), matrix));
-  const at::Tensor half = matrix.to(at::kBFloat16), vector = matrix.flatten();
+  const at::Tensor half = matrix.to(at::kHalf), vector = matrix.flatten();
   EXPECT_TRUE(packed(half).is_same(half));
   EXPECT_TRUE(packed(vector).is_same(vector));
 }
 
-// bfloat16 is what the CPU's kernels do not take: the operations of GPUs run.
+// float16 is what the CPU's kernels do not take: the operations of GPUs run.
 TEST(OpsOfGpus, GiveWhatTheKernelsGive) {
-  const auto halved = [](const at::Tensor& tensor) { return tensor.to(at::kBFloat16); };
+  const auto halved = [](const at::Tensor& tensor) { return tensor.to(at::kHalf); };
   const auto widened = [](const at::Tensor& tensor) { return tensor.to(at::kFloat); };
-  constexpr double kRounding = 1.0 / 256;  // of a bfloat16, relative
+  constexpr double kRounding = 1.0 / 2048;  // of a float16, relative
 
   const at::Tensor rows = widened(halved(random_tensor({7, 64}, 4)));
   const at::Tensor weight = widened(halved(random_tensor({64}, 5)));

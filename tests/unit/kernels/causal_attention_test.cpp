@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/causal_attention.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "kernels/pair_attention.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/kernel_test.hpp"
 
@@ -123,6 +122,82 @@ TEST_P(CausalAttentionTest, IsTheMeanOfTheValuesUnderTheSoftmax) {
     for (std::size_t i = 0; i < want.lse.size(); ++i)
       ASSERT_NEAR(got.lse[i], want.lse[i], 2e-5) << "row " << i;
   }
+}
+
+std::vector<Bf16> rounded(std::vector<float>& values) {
+  std::vector<Bf16> out;
+  for (float& value : values) {
+    out.push_back({float_to_bf16(value)});
+    value = bf16_to_float(out.back().bits);
+  }
+  return out;
+}
+
+/// As the header says it, and a count of what each thread took and gave back.
+thread_local int taken = 0;
+constexpr PairProduct kPlainProduct = {
+    [](std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t lda, std::int64_t ldb,
+       std::int64_t ldc, bool add, const Bf16* a, const Bf16* b, float* c) {
+      taken = 1;
+      EXPECT_EQ(k % 2, 0);
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t j = 0; j < n; ++j) {
+          double sum = add ? static_cast<double>(c[i * ldc + j]) : 0.0;
+          for (std::int64_t x = 0; x < k; ++x)
+            sum += static_cast<double>(bf16_to_float(a[i * lda + x].bits)) *
+                   static_cast<double>(bf16_to_float(b[(x / 2 * ldb + j) * 2 + x % 2].bits));
+          c[i * ldc + j] = static_cast<float>(sum);
+        }
+    },
+    [] { taken = 0; }};
+
+Result run_in_pairs(const Case& c, const std::vector<Bf16>& q, const std::vector<Bf16>& k,
+                    const std::vector<Bf16>& v, float scale) {
+  std::vector<Bf16> out(static_cast<std::size_t>(c.n * c.heads * c.value_dim), Bf16{0x7fc0});
+  Guarded<float> lse(c.heads * c.n, -7.0f);
+  pair_attention({.queries = {q.data(), {c.heads, c.n, c.dim}},
+                  .keys = {k.data(), {c.kv_heads, c.n_all, c.dim}},
+                  .values = {v.data(), {c.kv_heads, c.n_all, c.value_dim}},
+                  .scale = scale,
+                  .soft_cap = c.soft_cap,
+                  .window = c.window,
+                  .out = {out.data(), {c.n, c.heads, c.value_dim}},
+                  .lse = {lse.data(), {c.heads, c.n}}},
+                 kPlainProduct);
+  EXPECT_TRUE(lse.intact());
+  EXPECT_EQ(taken, 0);
+  Result result{{}, lse.values()};
+  for (const Bf16 value : out) result.out.push_back(bf16_to_float(value.bits));
+  return result;
+}
+
+TEST_P(CausalAttentionTest, OfPairsIsTheSameToBfloat16) {
+  Random random(6);
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(testing::PrintToString(c));
+    auto q = random.normals(c.heads * c.n * c.dim, c.sharpness),
+         k = random.normals(c.kv_heads * c.n_all * c.dim),
+         v = random.normals(c.kv_heads * c.n_all * c.value_dim);
+    const auto queries = rounded(q), keys = rounded(k), values = rounded(v);
+    const float scale = 1 / std::sqrt(static_cast<float>(c.dim));
+    const Result want = plain(c, q, k, v, scale),
+                 got = run_in_pairs(c, queries, keys, values, scale);
+    float largest = 0;
+    for (const float value : v) largest = std::max(largest, std::abs(value));
+    for (std::size_t i = 0; i < want.out.size(); ++i)
+      ASSERT_NEAR(got.out[i], want.out[i], largest / 128) << "value " << i;
+    for (std::size_t i = 0; i < want.lse.size(); ++i)
+      ASSERT_NEAR(got.lse[i], want.lse[i], 2e-5) << "row " << i;
+  }
+}
+
+TEST_P(CausalAttentionTest, ThreadsDoNotChangeABitOfPairs) {
+  Random random(8);
+  const Case c{6, 2, 450, 500, 64, 64, {200, false}};
+  auto q = random.normals(c.heads * c.n * c.dim), k = random.normals(c.kv_heads * c.n_all * c.dim),
+       v = random.normals(c.kv_heads * c.n_all * c.value_dim);
+  const auto queries = rounded(q), keys = rounded(k), values = rounded(v);
+  expect_same_for_any_thread_count([&] { return run_in_pairs(c, queries, keys, values, 0.125f); });
 }
 
 TEST_P(CausalAttentionTest, EqualKeysGiveTheMeanOfTheValues) {

@@ -2,6 +2,7 @@
 #include "kernels/transformer_ops.hpp"
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -27,11 +28,11 @@ TEST_P(TransformerOps, RmsNormIsTheFormula) {
     const std::int64_t n = 19;
     const auto rows = random.normals(n * width, 3.0f), weight = random.normals(width);
     Guarded<float> out(n * width, 0.0f);
-    rms_norm({.rows = View<const float, 2>(rows.data(), {n, width}),
-              .weight = weight.data(),
-              .eps = 1e-5f,
-              .offset = 1.0f,
-              .out = View<float, 2>(out.data(), {n, width})});
+    rms_norm<float>({.rows = View<const float, 2>(rows.data(), {n, width}),
+                     .weight = weight.data(),
+                     .eps = 1e-5f,
+                     .offset = 1.0f,
+                     .out = View<float, 2>(out.data(), {n, width})});
     const auto got = out.values();
     EXPECT_TRUE(out.intact());
     for (std::int64_t i = 0; i < n; ++i) {
@@ -60,9 +61,9 @@ TEST_P(TransformerOps, RotateTurnsPairsAndLeavesTheRest) {
       sine.push_back(std::sin(angle));
     }
     Guarded<float> values(before);
-    rotate({View<float, 3>(values.data(), {n, heads, head_dim}),
-            View<const float, 2>(cosine.data(), {n, half}),
-            View<const float, 2>(sine.data(), {n, half})});
+    rotate<float>({View<float, 3>(values.data(), {n, heads, head_dim}),
+                   View<const float, 2>(cosine.data(), {n, half}),
+                   View<const float, 2>(sine.data(), {n, half})});
     const auto after = values.values();
     EXPECT_TRUE(values.intact());
     for (std::int64_t row = 0; row < n; ++row)
@@ -88,8 +89,8 @@ TEST_P(TransformerOps, GatedActivationIsTheFormulaAlsoFarOut) {
       auto gate_up = random.normals(n * 2 * width, 4.0f);
       for (std::size_t i = 0; i < gate_up.size(); i += 5) gate_up[i] *= 50.0f;
       Guarded<float> out(n * width, 0.0f);
-      gated_activation({View<const float, 2>(gate_up.data(), {n, 2 * width}), gelu,
-                        View<float, 2>(out.data(), {n, width})});
+      gated_activation<float>({View<const float, 2>(gate_up.data(), {n, 2 * width}), gelu,
+                               View<float, 2>(out.data(), {n, width})});
       const auto got = out.values();
       EXPECT_TRUE(out.intact());
       for (std::int64_t i = 0; i < n; ++i)
@@ -108,6 +109,55 @@ TEST_P(TransformerOps, GatedActivationIsTheFormulaAlsoFarOut) {
     }
 }
 
+/// As bfloat16, and as the floats that those stand for.
+std::pair<std::vector<Bf16>, std::vector<float>> halved(const std::vector<float>& values) {
+  std::vector<Bf16> halves;
+  std::vector<float> floats;
+  for (const float value : values) {
+    halves.push_back({float_to_bf16(value)});
+    floats.push_back(bf16_to_float(halves.back().bits));
+  }
+  return {halves, floats};
+}
+
+void expect_rounded(const std::vector<Bf16>& got, const std::vector<float>& want) {
+  for (std::size_t i = 0; i < want.size(); ++i) ASSERT_EQ(got[i].bits, float_to_bf16(want[i])) << i;
+}
+
+TEST_P(TransformerOps, InBfloat16IsRoundedOnce) {
+  Random random(5);
+  for (std::int64_t width : kWidths) {
+    const std::int64_t n = 5;
+    auto numbers = random.normals(2 * n * width, 3.0f);
+    numbers[0] = std::nanf("");
+    numbers[1] = HUGE_VALF;
+    const auto [rows, row_floats] = halved(numbers);
+    const auto [weight, weight_floats] = halved(random.normals(width));
+    std::vector<Bf16> got(rows.size() / 2);
+    std::vector<float> want(got.size());
+    rms_norm<Bf16>({.rows = {rows.data(), {n, width}},
+                    .weight = weight.data(),
+                    .out = {got.data(), {n, width}}});
+    rms_norm<float>({.rows = {row_floats.data(), {n, width}},
+                     .weight = weight_floats.data(),
+                     .out = {want.data(), {n, width}}});
+    expect_rounded(got, want);
+    for (const bool gelu : {false, true}) {
+      gated_activation<Bf16>({{rows.data(), {n, 2 * width}}, gelu, {got.data(), {n, width}}});
+      gated_activation<float>(
+          {{row_floats.data(), {n, 2 * width}}, gelu, {want.data(), {n, width}}});
+      expect_rounded(got, want);
+    }
+    const auto cosine = random.normals(n * width), sine = random.normals(n * width);
+    auto heads = rows;
+    auto head_floats = row_floats;
+    const View<const float, 2> cosines(cosine.data(), {n, width}), sines(sine.data(), {n, width});
+    rotate<Bf16>({{heads.data(), {n, 1, 2 * width}}, cosines, sines});
+    rotate<float>({{head_floats.data(), {n, 1, 2 * width}}, cosines, sines});
+    expect_rounded(heads, head_floats);
+  }
+}
+
 TEST_P(TransformerOps, ResultsDoNotDependOnTheThreads) {
   Random random(4);
   const std::int64_t n = 100, width = 333;
@@ -117,9 +167,9 @@ TEST_P(TransformerOps, ResultsDoNotDependOnTheThreads) {
   for (int threads : {1, 2, 5}) {
     set_thread_count(threads);
     std::vector<float> out(rows.size());
-    rms_norm({.rows = View<const float, 2>(rows.data(), {n, width}),
-              .weight = weight.data(),
-              .out = View<float, 2>(out.data(), {n, width})});
+    rms_norm<float>({.rows = View<const float, 2>(rows.data(), {n, width}),
+                     .weight = weight.data(),
+                     .out = View<float, 2>(out.data(), {n, width})});
     results.push_back(out);
   }
   set_thread_count(before);
@@ -129,8 +179,8 @@ TEST_P(TransformerOps, ResultsDoNotDependOnTheThreads) {
 
 TEST_P(TransformerOps, ShapesThatDoNotFitAreRefused) {
   std::vector<float> data(64);
-  EXPECT_THROW(gated_activation({View<const float, 2>(data.data(), {2, 7}), false,
-                                 View<float, 2>(data.data(), {2, 4})}),
+  EXPECT_THROW(gated_activation<float>({View<const float, 2>(data.data(), {2, 7}), false,
+                                        View<float, 2>(data.data(), {2, 4})}),
                Error);
 }
 
