@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program kvatlas: the list of its commands.
+// The program kvatlas: the list of its commands. It is compiled twice. kvatlas itself begins
+// without LibTorch and becomes kvatlas-engine for the commands that may run a model; kvatlas-engine
+// (KVATLAS_ENGINE) has all of them.
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <unistd.h>
 #include <vector>
 
@@ -28,19 +33,48 @@
 
 namespace {
 
-/// Becomes the program kvatlas-viewer, with the same words. It is a program of its own beside this
-/// one, so that neither loads the other's libraries.
-[[noreturn]] void become_viewer(char** argv) {
-  const auto program = kvatlas::program_folder() / kvatlas::kViewerProgram;
+/// Becomes another program, with the same words. It lies beside this one, so that none loads the
+/// libraries of the others. `remedy`: what to do where it is missing.
+[[noreturn]] void become(const char* name, char** argv, const char* remedy) {
+  const auto program = kvatlas::program_folder() / name;
   execv(program.c_str(), argv);
   if (errno != ENOENT)
     kvatlas::fail(kvatlas::ErrorCode::resource, program.string(),
                   " cannot be started: ", std::strerror(errno));
   kvatlas::fail(kvatlas::ErrorCode::unsupported, "'", argv[1], "' needs ", program.string(),
-                ", which this build lacks: install Qt 6 (./dev setup) and run ./dev build");
+                ", which ", remedy);
 }
 
-#if !KVATLAS_HAS_TORCH
+#if !KVATLAS_ENGINE
+constexpr const char* kEngineProgram = "kvatlas-engine";
+
+struct Summary {
+  const char *command, *text;
+};
+constexpr Summary kOfEngine[] = {{"profile", kvatlas::kProfileSummary},
+                                 {"generate", kvatlas::kGenerateSummary},
+                                 {"evaluate", kvatlas::kEvaluateSummary},
+                                 {"check", kvatlas::kCheckSummary},
+                                 {"calibrate", kvatlas::kCalibrateSummary}};
+
+/// Also those whose options the engine alone knows.
+bool is_of_engine(std::string_view word) {
+  return word == "reference" ||
+         std::ranges::any_of(kOfEngine, [&](const Summary& one) { return word == one.command; });
+}
+
+[[noreturn]] void become_engine(char** argv) {
+  // LibTorch's threads wait for each other by spinning, which on a machine that does something else
+  // besides is several times slower than sleeping. So they spin for some microseconds, in which the
+  // next work mostly comes while tokens are generated, and then sleep. OpenMP takes its settings
+  // from the environment as it is loaded.
+  if (!std::getenv("OMP_WAIT_POLICY")) {
+    setenv("OMP_WAIT_POLICY", "passive", 1);
+    setenv("GOMP_SPINCOUNT", "1000", 0);
+  }
+  become(kEngineProgram, argv, "is a part of this program: install it anew, or run ./dev build");
+}
+#elif !KVATLAS_HAS_TORCH
 /// A command that this build lacks: it is listed, and says what to do.
 void add_missing_command(CLI::App& app, const std::string& name) {
   CLI::App* command = app.add_subcommand(name, "(not in this build: it needs LibTorch)");
@@ -53,7 +87,9 @@ void add_missing_command(CLI::App& app, const std::string& name) {
 #endif
 
 void add_commands(CLI::App& app, char** argv) {
-#if KVATLAS_HAS_TORCH
+#if !KVATLAS_ENGINE
+  for (const auto& [command, text] : kOfEngine) app.add_subcommand(command, text);
+#elif KVATLAS_HAS_TORCH
   kvatlas::add_profile_command(app);
   kvatlas::add_generate_command(app);
   kvatlas::add_evaluate_command(app);
@@ -73,10 +109,14 @@ void add_commands(CLI::App& app, char** argv) {
   kvatlas::add_import_command(app);
   kvatlas::add_merge_command(app);
   kvatlas::add_tasks_command(app);
-  const auto start = [argv](const auto&) { become_viewer(argv); };
+  const auto start = [argv](const auto&) {
+    become(kvatlas::kViewerProgram, argv,
+           "this build lacks: install Qt 6 (./dev setup) and run ./dev build");
+  };
   kvatlas::viewer::add_viewer_commands(app, {.view = start, .render = start, .report = start});
 }
 
+#if KVATLAS_ENGINE
 kvatlas::reference::KnownValues known_values() {
   std::vector<std::string> runtimes;
   for (const auto& runtime : kvatlas::calibrate::runtimes()) runtimes.emplace_back(runtime.name);
@@ -94,14 +134,20 @@ kvatlas::reference::KnownValues known_values() {
           {"--colours", kvatlas::viewer::known_colours()}};
 }
 
+#endif
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const kvatlas::reference::Build build = {KVATLAS_VERSION, KVATLAS_COMMIT, KVATLAS_TORCH_VERSION,
                                            KVATLAS_CUDA_VERSION};
-  return kvatlas::run_program(argc, argv, version_text(build), [argv, &build](CLI::App& app) {
+  return kvatlas::run_program(argc, argv, version_text(build), [=, &build](CLI::App& app) {
     add_commands(app, argv);
     kvatlas::reference::add_doctor_command(app, build);
+#if KVATLAS_ENGINE
     kvatlas::reference::add_reference_command(app, KVATLAS_VERSION, known_values());
+#else
+    if (argc > 1 && is_of_engine(argv[1])) become_engine(argv);
+#endif
   });
 }

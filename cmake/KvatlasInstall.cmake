@@ -25,7 +25,7 @@ if(LibTorch_UNPACKED)
 elseif(KVATLAS_HAS_TORCH)
   list(APPEND _rpath ${LibTorch_LIBRARY_DIR})
 endif()
-foreach(_program IN ITEMS kvatlas kvatlas-viewer)
+foreach(_program IN ITEMS kvatlas kvatlas-engine kvatlas-viewer)
   if(TARGET ${_program})
     set_target_properties(${_program} PROPERTIES INSTALL_RPATH "${_rpath}" BUILD_WITH_INSTALL_RPATH ON)
     install(TARGETS ${_program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -34,7 +34,7 @@ endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # What the programs are made of beside our own code, and the licences of the texts that are compiled in.
 install(CODE "execute_process(
-  COMMAND python3 ${PROJECT_SOURCE_DIR}/cmake/notices.py $<TARGET_FILE:kvatlas> $<$<BOOL:${KVATLAS_HAS_QT}>:${PROJECT_BINARY_DIR}/bin/kvatlas-viewer>
+  COMMAND python3 ${PROJECT_SOURCE_DIR}/cmake/notices.py $<TARGET_FILE:kvatlas-engine> $<$<BOOL:${KVATLAS_HAS_QT}>:${PROJECT_BINARY_DIR}/bin/kvatlas-viewer>
   OUTPUT_FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DOCDIR}/NOTICE\" COMMAND_ERROR_IS_FATAL ANY)")
 install(FILES ${PROJECT_SOURCE_DIR}/data/texts/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME texts.md)
 

@@ -21,7 +21,7 @@ sums() { # BUILD
   rm -rf "$1/packages" "$1/repeated"
   python3 "$1/../export/python/build_wheel.py" "$1/repeated" >/dev/null
   python3 "$1/../export/python/build_wheel.py" "$1/repeated" --program "$1" >/dev/null
-  (cd "$1" && cpack >/dev/null 2>&1 && sha256sum bin/kvatlas bin/kvatlas-viewer lib/kvatlas/libkvatlas_mpi.so lib/kvatlas/libkvatlas_http.so repeated/*.whl \
+  (cd "$1" && cpack >/dev/null 2>&1 && sha256sum bin/kvatlas bin/kvatlas-engine bin/kvatlas-viewer lib/kvatlas/libkvatlas_mpi.so lib/kvatlas/libkvatlas_http.so repeated/*.whl \
     packages/*.deb packages/*.tar.gz)
 }
 here=$(sums "$build")

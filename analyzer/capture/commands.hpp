@@ -7,6 +7,11 @@ class App;
 
 namespace kvatlas {
 
+inline constexpr char kProfileSummary[] =
+    "Run a model over prompts and write what its attention does to a profile";
+inline constexpr char kGenerateSummary[] =
+    "Continue prompts greedily, to see that a model loads and computes correctly";
+
 /// Adds `kvatlas profile`, which runs a model over prompts and writes to a file what its attention
 /// does.
 void add_profile_command(CLI::App& app);

@@ -2,15 +2,11 @@
 #include "analyzer/capture/device.hpp"
 
 #include <charconv>
-#include <cstdlib>
 #include <dlfcn.h>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <omp.h>
 #include <string>
-#include <unistd.h>
-#include <vector>
 
 #include <ATen/Parallel.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -91,18 +87,6 @@ std::string device_text(const Placement& placement) {
   return placement.because.empty()
              ? placement.device
              : str(placement.device, " (", printable(placement.because, 200), ")");
-}
-
-void restart_with_sleeping_threads() {
-  if (std::getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
-  setenv("GOMP_SPINCOUNT", "1000", 0);
-  std::ifstream command_line("/proc/self/cmdline", std::ios::binary);
-  std::vector<std::string> words;
-  for (std::string word; std::getline(command_line, word, '\0');) words.push_back(word);
-  std::vector<char*> argv;
-  for (auto& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  execv("/proc/self/exe", argv.data());  // returns only if it fails: then go on without
 }
 
 void use_threads(int threads) {

@@ -21,13 +21,6 @@ Placement choose_placement(const std::string& device, const std::string& dtype);
 /// The placement for people: "cpu", "cuda:0 (NVIDIA H100)", "cpu (no GPU: why)".
 std::string device_text(const Placement& placement);
 
-/// LibTorch's threads wait for each other by spinning, which on a machine that does something else
-/// besides is several times slower than sleeping. So they spin for some microseconds, in which the
-/// next work mostly comes while tokens are generated, and then sleep. OpenMP takes its settings
-/// from the environment as it is loaded, before main: so this begins the program anew with
-/// OMP_WAIT_POLICY and GOMP_SPINCOUNT set, unless the first is. Call it before any work.
-void restart_with_sleeping_threads();
-
 /// Makes LibTorch and our own kernels share `threads` threads (0: all cores that may be used).
 void use_threads(int threads);
 

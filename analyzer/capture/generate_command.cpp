@@ -147,8 +147,7 @@ void generate(const capture::RunOptions& options, bool as_json) {
 }  // namespace
 
 void add_generate_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "generate", "Continue prompts greedily, to see that a model loads and computes correctly");
+  CLI::App* command = app.add_subcommand("generate", kGenerateSummary);
   auto options = std::make_shared<capture::RunOptions>();
   auto as_json = std::make_shared<bool>(false);
   capture::add_model_options(*command, *options);

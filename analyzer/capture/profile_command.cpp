@@ -292,7 +292,6 @@ namespace capture {
 
 void take_profile(const ProfileRequest& request) {
   outlive_readers();
-  restart_with_sleeping_threads();
   if (request.force && request.resume)
     fail(ErrorCode::usage, "--force begins anew and --resume goes on: give one of them");
   if (!request.dry_run) check_folder_of(request.output);
@@ -311,8 +310,7 @@ void take_profile(const ProfileRequest& request) {
 }  // namespace capture
 
 void add_profile_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "profile", "Run a model over prompts and write what its attention does to a profile");
+  CLI::App* command = app.add_subcommand("profile", kProfileSummary);
   auto options = std::make_shared<ProfileRequest>();
   capture::add_model_options(*command, options->run);
   add_option(*command, "-o,--output", options->output, "FILE", "the profile (HDF5) to write")

@@ -137,7 +137,6 @@ EngineOptions engine_options(const ModelOptions& options) {
 }
 
 Session open_session(const RunOptions& options) {
-  restart_with_sleeping_threads();  // before the prompts are read: a pipe gives them only once
   Session session;
   session.prompts = collect_prompts(options);
   session.model = model::ModelFile::open(options.model);

@@ -389,8 +389,7 @@ const std::vector<CalibratedMethod>& calibrated_methods() {
 
 void add_calibrate_command(CLI::App& app, MakeTrials make_trials,
                            const std::function<void(CLI::App&)>& add_auto) {
-  CLI::App* command = app.add_subcommand(
-      "calibrate", "Find what the KV cache can do without, from a profile and trials on the model");
+  CLI::App* command = app.add_subcommand("calibrate", kCalibrateSummary);
   command->require_subcommand(1);
   command->footer(
       "Without --model the profile alone is used: nothing is tried, and costs are unknown.\n"

@@ -11,6 +11,9 @@ class App;
 
 namespace kvatlas {
 
+inline constexpr char kCalibrateSummary[] =
+    "Find what the KV cache can do without, from a profile and trials on the model";
+
 /// Adds `kvatlas calibrate`, which makes a policy document from a profile. `make_trials` runs the
 /// model. It is null in a build without LibTorch, where --model is refused. `add_auto` adds the
 /// subcommand that searches over all methods.

@@ -210,7 +210,6 @@ std::vector<NextStep> next_steps(const AutoCommand& o) {
 void run_auto(AutoCommand o) {
   check(o);
   outlive_readers();
-  capture::restart_with_sleeping_threads();
   const auto model = model::ModelFile::open(o.run.model);
   const bool tasks_given = !o.prompts.tasks.empty();
   if (o.profile.empty()) {

@@ -252,8 +252,7 @@ void run_check(CheckCommand command) {
 }  // namespace
 
 void add_check_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "check", "Judge whether a policy still loses no more than it may: a gate for scripts");
+  CLI::App* command = app.add_subcommand("check", kCheckSummary);
   const auto options = std::make_shared<CheckCommand>();
   CheckCommand& o = *options;
   add_option(*command, "policy", o.policy, "POLICY",

@@ -7,6 +7,11 @@ class App;
 
 namespace kvatlas {
 
+inline constexpr char kEvaluateSummary[] =
+    "Try cache policies on the model: what they save and what they cost";
+inline constexpr char kCheckSummary[] =
+    "Judge whether a policy still loses no more than it may: a gate for scripts";
+
 // These commands run the model, so they exist only in a build with LibTorch.
 
 /// Adds `kvatlas calibrate auto`, a search over all methods.

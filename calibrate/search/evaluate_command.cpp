@@ -216,8 +216,7 @@ void run_evaluate(const EvaluateCommand& command) {
 }  // namespace
 
 void add_evaluate_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "evaluate", "Try cache policies on the model: what they save and what they cost");
+  CLI::App* command = app.add_subcommand("evaluate", kEvaluateSummary);
   auto options = std::make_shared<EvaluateCommand>();
   EvaluateRequest& request = options->request;
   add_request_options(*command, request);

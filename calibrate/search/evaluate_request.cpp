@@ -230,7 +230,6 @@ bool is_policy_document(const std::string& text) {
 }
 
 Evaluated evaluate_request(EvaluateRequest request, const MoreSeeds& more) {
-  capture::restart_with_sleeping_threads();
   Evaluated out;
   out.model = model::ModelFile::open(request.run.model);
   gather_policies(request, out);

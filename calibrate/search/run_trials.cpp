@@ -129,7 +129,6 @@ void note_lack(const profile::Reader& profile) {
 }
 
 std::shared_ptr<Trials> open_trials(const TrialOptions& given, const profile::Reader& profile) {
-  capture::restart_with_sleeping_threads();
   capture::RunOptions run;
   static_cast<ModelOptions&>(run) = static_cast<const ModelOptions&>(given);
   capture::EngineOptions engine = capture::engine_options(given);

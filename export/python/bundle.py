@@ -136,8 +136,8 @@ def gather(build: pathlib.Path) -> Bundle:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         installed_files(build, folder)
-        built = [build / "bin/kvatlas", build / "bin/kvatlas-viewer"]
-        plugins = qt_plugins(built[1])
+        built = [build / "bin" / name for name in ("kvatlas-engine", "kvatlas", "kvatlas-viewer")]
+        plugins = qt_plugins(built[-1])
         # The module for servers brings libcurl along; that of MPI is for machines that have an MPI of their own.
         loading = [*built, *plugins.values(), *(build / "lib/kvatlas").glob("libkvatlas_http.so")]
         files = {f"{PROGRAMS}/{path.name}": path.read_bytes() for path in sorted((folder / "bin").iterdir())}

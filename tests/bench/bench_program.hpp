@@ -4,8 +4,10 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <sys/resource.h>
+#include <unistd.h>
 
 namespace kvatlas::bench {
 
@@ -33,9 +35,15 @@ inline double peak_megabytes(int who = RUSAGE_SELF) {
   return static_cast<double>(usage.ru_maxrss) / 1000;
 }
 
-/// main(): runs it; what it throws goes to stderr, and is status 1.
+/// main(): runs it, with threads that sleep as those of the program; what it throws goes to stderr,
+/// and is status 1.
 template <class Run>
 int run_bench(Run run, int argc, char** argv) {
+  if (!std::getenv("OMP_WAIT_POLICY")) {
+    setenv("OMP_WAIT_POLICY", "passive", 1);
+    setenv("GOMP_SPINCOUNT", "1000", 0);
+    execv("/proc/self/exe", argv);
+  }
   try {
     run(argc, argv);
     return 0;

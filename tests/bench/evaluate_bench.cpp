@@ -19,7 +19,6 @@ using namespace kvatlas;
 
 void run(int argc, char** argv) {
   if (argc < 6) fail(ErrorCode::usage, "bench_evaluate MODEL TOKENS NEW TURNS POLICY...");
-  capture::restart_with_sleeping_threads();
   capture::use_threads(0);
   const auto model = model::ModelFile::open(argv[1]);
   const auto& tokenizer = *model->tokenizer();

@@ -127,7 +127,6 @@ void run(int argc, char** argv) {
   if (lengths.empty())
     fail(ErrorCode::usage,
          "bench_profile MODEL LENGTH... [--rounds N] [--device cuda] [--dtype bfloat16]");
-  capture::restart_with_sleeping_threads();
   capture::use_threads(0);
   const auto placement = capture::choose_placement(device, dtype);
   capture::EngineOptions options;

@@ -189,7 +189,8 @@ class Wheel(unittest.TestCase):
         (alone / "kvatlas").symlink_to(self.site / "kvatlas")
         wanted = ".".join(self.torch_version.split(".")[:2])
         for folder, words in ((other, f"{other}/torch is 2.1.0"), (alone, "which is not installed here")):
-            done = self.kvatlas("inspect", PROFILE, PYTHONPATH=f"{folder}")
+            self.assertEqual(self.kvatlas("inspect", PROFILE, PYTHONPATH=f"{folder}").returncode, 0)
+            done = self.kvatlas("profile", "--help", PYTHONPATH=f"{folder}")
             self.assertEqual((done.returncode, done.stdout), (1, ""))
             self.assertRegex(done.stderr, f"^kvatlas: the program runs on torch {re.escape(wanted)}, .*\n$")
             self.assertIn(words, done.stderr)

@@ -36,22 +36,15 @@ def flush_output() -> None:
 
 
 def start(words: list[str]) -> None:
-    viewer = words[:1] and words[0] in program.VIEWER_COMMANDS
-    executable = program.VIEWER if viewer else program.PROGRAM
     program.built()  # says so if there is no program here
-    try:
-        environment = program.environment()
-    except KvatlasError:
-        if not viewer:
-            raise
-        environment = program.environment(with_torch=False)
+    environment = program.environment("".join(words[:1]))
     command = ["kvatlas", *words]
     if words in ([], ["-h"], ["--help"]):  # the one command that is Python's
-        done = subprocess.run(command, executable=executable, env=environment)
+        done = subprocess.run(command, executable=program.PROGRAM, env=environment)
         print("\nkvatlas demo does the main job once, on a small model that it fetches.")
         sys.exit(done.returncode)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores, and the program would go on to do so
     try:
-        os.execve(executable, command, environment)
+        os.execve(program.PROGRAM, command, environment)
     except OSError as error:
-        raise KvatlasError(f"{executable} cannot be started: {error.strerror}") from None
+        raise KvatlasError(f"{program.PROGRAM} cannot be started: {error.strerror}") from None

@@ -18,9 +18,8 @@ from .errors import KvatlasError
 PACKAGE = pathlib.Path(__file__).resolve().parent
 INSTALLED = PACKAGE / "installed"
 PROGRAM = INSTALLED / "bin/kvatlas"
-VIEWER = INSTALLED / "bin/kvatlas-viewer"  # it needs no torch
 NOT_MET = 4  # the exit status of a verdict that is not "passed"
-VIEWER_COMMANDS = ("view", "render", "report")
+MODEL_COMMANDS = ("profile", "generate", "evaluate", "check", "calibrate", "reference")  # they alone need torch
 
 Option = str | int | float | bool | os.PathLike | Iterable | None
 
@@ -65,11 +64,11 @@ def _next_minor(version: str) -> str:
     return f"{major}.{int(minor) + 1}"
 
 
-def environment(with_torch: bool = True) -> dict[str, str]:
-    """The variables that the program and the viewer run with. Fonts: the viewer's own where the machine has none."""
+def environment(command: str = MODEL_COMMANDS[0]) -> dict[str, str]:
+    """The variables that a command of the program runs with. Fonts: the viewer's own where the machine has none."""
     out = dict(os.environ)
     out.setdefault("FONTCONFIG_FILE", str(INSTALLED / "fonts/fonts.conf"))
-    if with_torch:
+    if command in MODEL_COMMANDS:
         given = [out["LD_LIBRARY_PATH"]] if out.get("LD_LIBRARY_PATH") else []
         out["LD_LIBRARY_PATH"] = ":".join([str(torch_libraries()), *given])
     return out
@@ -100,7 +99,7 @@ def run_for(accepted: tuple[int, ...], *words: str | os.PathLike, **options: Opt
     """The same, with the exit status, which may also be one of `accepted`."""
     command = [str(PROGRAM), *map(str, words), *as_words(options)]
     done = subprocess.run(
-        command, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+        command, env=environment(command[1]), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
     )
     notes = done.stderr.strip()
     if done.returncode not in (0, *accepted):
