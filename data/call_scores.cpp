@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/json_text.hpp"
+#include "data/said_call_impl.hpp"
 
 namespace kvatlas::data {
 namespace {
@@ -83,12 +84,6 @@ bool fits(const json& value, const json& schema) {
 }
 
 // ---- Calls, in the forms in which models write them. ----
-
-struct SaidCall {
-  std::string name;
-  json arguments;           // null if they cannot be read
-  bool from_texts = false;  // values were written without saying what is a text
-};
 
 std::string_view without_blanks(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
@@ -298,6 +293,7 @@ std::vector<SaidCall> calls_in(std::string_view generated) {
   const std::string_view text = own_words(generated);
   std::vector<SaidCall> calls;
   add_marked_calls(text, calls);
+  if (calls.empty()) calls = python_calls(text);
   if (calls.empty()) add_object_calls(text, calls);
   if (calls.size() > kMostCalls) calls.resize(kMostCalls);
   return calls;

@@ -2,7 +2,7 @@
 // What trying policies costs: one prompt of a haystack, all policies together. Prints a line of
 // JSON a turn; tests/bench/evaluate_vs_kvpress.py runs it beside its peer.
 //
-//   bench_evaluate MODEL TOKENS NEW TURNS POLICY...
+//   bench_evaluate MODEL TOKENS NEW TURNS [--device cuda] POLICY...
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -18,7 +18,10 @@ namespace {
 using namespace kvatlas;
 
 void run(int argc, char** argv) {
-  if (argc < 6) fail(ErrorCode::usage, "bench_evaluate MODEL TOKENS NEW TURNS POLICY...");
+  const std::string option = argc > 6 ? argv[5] : "";
+  const bool placed = option == "--device";
+  if (argc < 6)
+    fail(ErrorCode::usage, "bench_evaluate MODEL TOKENS NEW TURNS [--device cuda] POLICY...");
   capture::use_threads(0);
   const auto model = model::ModelFile::open(argv[1]);
   const auto& tokenizer = *model->tokenizer();
@@ -28,8 +31,10 @@ void run(int argc, char** argv) {
       });
   const auto tokens = tokenizer.encode(prompt.as_text());
   std::vector<calibrate::Policy> policies;
-  for (int i = 5; i < argc; ++i) policies.push_back(calibrate::parse_policy(argv[i]));
-  capture::Engine engine(model, {});
+  for (int i = placed ? 7 : 5; i < argc; ++i) policies.push_back(calibrate::parse_policy(argv[i]));
+  capture::EngineOptions where;
+  if (placed) where.placement = capture::choose_placement(argv[6], "auto");
+  capture::Engine engine(model, where);
   calibrate::SimulateOptions options;
   options.max_new = std::stoll(argv[3]);
   const std::string name = "the prompt";

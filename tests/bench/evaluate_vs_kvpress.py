@@ -97,7 +97,8 @@ def main():
               f"{theirs:.1f} s: {theirs / mine:.1f} times faster", flush=True)
 
 
-if sys.argv[1:2] == ["--peer"]:
-    peer(sys.argv[2], int(sys.argv[3]))
-else:
-    main()
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--peer"]:
+        peer(sys.argv[2], int(sys.argv[3]))
+    else:
+        main()

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every family on a GPU: a profile of each newer tiny checkpoint, taken there in float32, differs
-// from the CPU's by rounding alone. Where the CUDA kernels run on the emulated device, the forward
-// pass stays on the CPU.
+// from the CPU's by rounding alone, and policies tried there decide and answer the same. Where the
+// CUDA kernels run on the emulated device, the forward pass stays on the CPU.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <sstream>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -14,6 +17,7 @@
 #include "analyzer/profile/profile.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "base/cuda_device.hpp"
+#include "calibrate/policy/policy_settings.hpp"
 #include "tests/support/golden.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/support/run_program.hpp"
@@ -33,7 +37,7 @@ const std::vector<std::string> kPlace = {"--device", "cuda", "--dtype", "float32
 
 const auto named = [](const testing::TestParamInfo<std::string>& info) { return info.param; };
 
-class GpuProfile : public testing::TestWithParam<std::string> {
+class GpuRun : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
 #ifndef KVATLAS_EMULATED_PROGRAM
@@ -42,28 +46,21 @@ class GpuProfile : public testing::TestWithParam<std::string> {
 #endif
   }
 
-  std::string profiled(const std::string& program, const std::vector<std::string>& options,
-                       const std::string& file) const {
+  /// The checkpoint's tokens of the golden data, as a file of one prompt.
+  std::string prompts() const {
     const auto tokens =
         read_golden(golden_path("tiny2/expected.h5"), GetParam() + "/tokens").integers();
+    return folder_.write("prompts.jsonl", nlohmann::json{{"tokens", tokens}}.dump()).string();
+  }
+
+  std::string profiled(const std::string& program, const std::vector<std::string>& options,
+                       const std::string& file) const {
     auto path = (folder_.path() / file).string();
     std::vector<std::string> command = {
-        program,
-        "profile",
-        "--model",
-        golden_checkpoint(GetParam()).string(),
-        "--prompts",
-        folder_.write("prompts.jsonl", nlohmann::json{{"tokens", tokens}}.dump()).string(),
-        "--initial",
-        "4",
-        "--recent",
-        "16",
-        "--lags",
-        "16",
-        "--budgets",
-        "32",
-        "-o",
-        path};
+        program,     "profile", "--model",   golden_checkpoint(GetParam()).string(),
+        "--prompts", prompts(), "--initial", "4",
+        "--recent",  "16",      "--lags",    "16",
+        "--budgets", "32",      "-o",        path};
     command.insert(command.end(), options.begin(), options.end());
     const Finished finished = run_program(command);
     if (finished.status != 0) throw std::runtime_error(finished.err);
@@ -89,6 +86,8 @@ class GpuProfile : public testing::TestWithParam<std::string> {
 
   TemporaryFolder folder_;
 };
+
+class GpuProfile : public GpuRun {};
 
 /// Float32 sums in another order, through layers of random weights that amplify them.
 TEST_P(GpuProfile, DiffersByRoundingAlone) {
@@ -131,12 +130,67 @@ TEST_P(GpuProfile, WeightsOfARowSumToOneInBfloat16) {
 }
 #endif
 
+/// A part with settings that cut a prompt of the golden data short.
+std::string cutting(const calibrate::PartName& part) {
+  std::string text;
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, std::string>>{{"initial", "4"},
+                                                        {"recent", "16"},
+                                                        {"threshold", "0.7"},
+                                                        {"delta", "0.3"},
+                                                        {"lag", "16"},
+                                                        {"window", "8"},
+                                                        {"budget", "24"},
+                                                        {"retain", "8"},
+                                                        {"page", "8"}})
+    if (calibrate::lack_of_setting(part, key).empty())
+      text += (text.empty() ? ":" : ",") + key + "=" + value;
+  return part.name + text;
+}
+
+class GpuTrials : public GpuRun {
+ protected:
+  /// A line of JSON for the full cache and for each policy.
+  std::vector<nlohmann::json> tried(const std::string& program,
+                                    const std::vector<std::string>& place) const {
+    std::vector<std::string> command = {
+        program,         "evaluate",     "--model",  golden_checkpoint(GetParam()).string(),
+        "--prompts",     prompts(),      "--new",    "6",
+        "--ignore-eos",  "--time-steps", "0",        "--json",
+        "--generations", "--positions",  "--policy", "precision:keys=int4,values=fp8"};
+    for (const auto& part : calibrate::part_names())
+      if (part.name != "precision") command.insert(command.end(), {"--policy", cutting(part)});
+    command.insert(command.end(), place.begin(), place.end());
+    const Finished finished = run_program(command);
+    if (finished.status != 0) throw std::runtime_error(finished.err);
+    std::vector<nlohmann::json> lines;
+    std::istringstream out(finished.out);
+    for (std::string line; std::getline(out, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+};
+
+TEST_P(GpuTrials, OfEveryPartDecideAndAnswerTheSame) {
+  const auto there = tried(kProgram, kPlace), cpu = tried(kvatlas_program(), {"--device", "cpu"});
+  ASSERT_EQ(cpu.size(), calibrate::part_names().size() + 1);
+  ASSERT_EQ(there.size(), cpu.size());
+  for (std::size_t i = 0; i < cpu.size(); ++i) {
+    SCOPED_TRACE(cpu[i].at("policy"));
+    for (const char* decided : {"policy", "tokens", "positions", "cut_after"}) {
+      const nlohmann::json none;
+      EXPECT_EQ(there[i].value(decided, none), cpu[i].value(decided, none)) << decided;
+    }
+  }
+}
+
 #ifdef KVATLAS_EMULATED_PROGRAM
 // One of each kind: sinks and windows, latent attention, chunks, states beside attention.
 INSTANTIATE_TEST_SUITE_P(Emulated, GpuProfile,
                          testing::Values("gpt_oss", "deepseek_v3", "llama4_text", "qwen3_next"),
                          named);
+INSTANTIATE_TEST_SUITE_P(Emulated, GpuTrials, testing::Values("smollm3", "gemma3n_text"), named);
 #else
+INSTANTIATE_TEST_SUITE_P(Gpu, GpuTrials, testing::Values("smollm3", "gemma3n_text"), named);
 INSTANTIATE_TEST_SUITE_P(Gpu, GpuProfile,
                          testing::ValuesIn(golden_members(golden_path("tiny2/expected.h5"), "/")),
                          named);

@@ -9,10 +9,12 @@ that passed: the report says which, and the exit status is 1.
 """
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -21,8 +23,10 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tests/bench"))
 from checkpoint_8b import write_checkpoint  # noqa: E402
+from evaluate_vs_kvpress import policies  # noqa: E402
 from goal import at_most  # noqa: E402
 
+DEMO_MODEL = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvatlas/SmolLM2-135M-Instruct.Q4_1.gguf"
 LAYERS_OF_8B = 8  # each costs the same, so the ratios are those of all 32
 
 
@@ -32,7 +36,7 @@ class Failed(Exception):
 
 class Steps:
     def __init__(self, wanted):
-        self.build, self.report = wanted.build.resolve(), wanted.report
+        self.build, self.report, self.device = wanted.build.resolve(), wanted.report, wanted.device
         self.ends = time.monotonic() + 60 * wanted.minutes
         self.written = []
         self.missed = []
@@ -93,14 +97,19 @@ def families(steps):
     """Side by side: most of a test's time goes into the starts of two programs that open LibTorch."""
     shards = min(8, os.cpu_count() or 1)
     with concurrent.futures.ThreadPoolExecutor(shards) as pool:
-        parts = [pool.submit(steps.passed, "golden_gpu", GTEST_TOTAL_SHARDS=str(shards), GTEST_SHARD_INDEX=str(shard))
+        parts = [pool.submit(steps.passed, "golden_gpu", "Gpu/GpuProfile.*", GTEST_TOTAL_SHARDS=str(shards), GTEST_SHARD_INDEX=str(shard))
                  for shard in range(shards)]
         return f"{sum(part.result() for part in parts)} of golden_gpu"
 
 
+def trials(steps):
+    """Policies tried on tiny checkpoints: what is kept and what is generated beside the processor's."""
+    return steps.tests("golden_gpu", "Gpu/GpuTrials.*")
+
+
 def golden(steps):
     """The real model's profile against other software's values, if the model is on this machine."""
-    out = steps.run(steps.build / "tests/golden_profile", "--gtest_brief=1", KVATLAS_TEST_DEVICE="cuda")
+    out = steps.run(steps.build / "tests/golden_profile", "--gtest_brief=1", KVATLAS_TEST_DEVICE=steps.device)
     return out.strip().splitlines()[-1]
 
 
@@ -111,16 +120,23 @@ def kernels(steps):
     return "\n".join(["| kernel | ms | rate, share of the limit, time beside LibTorch |", "|---|---|---|", *rows])
 
 
-def capture(steps):
+@contextlib.contextmanager
+def shape_of_8b(steps):
+    """A checkpoint of that shape with random weights."""
     folder = steps.build / "8b"
     shutil.rmtree(folder, ignore_errors=True)  # of a run that was cut
     folder.mkdir()
     try:
         write_checkpoint(folder, LAYERS_OF_8B)
-        out = steps.run(steps.build / "bench/bench_profile", folder, 4096, 32768, "--device", "cuda", "--dtype", "bfloat16",
-                        most=200)
+        yield folder
     finally:
         shutil.rmtree(folder)
+
+
+def capture(steps):
+    with shape_of_8b(steps) as folder:
+        out = steps.run(steps.build / "bench/bench_profile", folder, 4096, 32768, "--device", steps.device, "--dtype", "bfloat16",
+                        most=150)
     rows = ["| tokens | forward s | statistics s, ratio | with columns and maps s, ratio |", "|---|---|---|---|"]
     for row in map(json.loads, out.splitlines()):
         some = row["statistics"]
@@ -128,6 +144,16 @@ def capture(steps):
         rows.append(f"| {row['tokens']} | {row['plain']['seconds']:.3f} | {some['seconds']:.3f}, {some['ratio']:.2f}{goal} "
                     f"| {row['maps']['seconds']:.3f}, {row['maps']['ratio']:.2f} |")
     return f"{LAYERS_OF_8B} layers of Llama 3.1 8B's shape in bfloat16, random weights.\n\n" + "\n".join(rows)
+
+
+def decoding(steps):
+    """Of the demo model, if it is on this machine: all policies together on one prompt."""
+    out = steps.run(steps.build / "bench/bench_evaluate", DEMO_MODEL, 2048, 16, 3,
+                    "--device", steps.device, *(text for text, _ in policies()), most=60)
+    turns = [json.loads(line) for line in out.splitlines()]
+    prefill, decode = (statistics.median(turn[part] for turn in turns) for part in ("prefill", "decode"))
+    return (f"{turns[0]['policies']} policies, {turns[0]['tokens']} tokens: prefill {prefill:.2f} s, decoding 16 tokens "
+            f"{decode:.2f} s, {decode / prefill:.2f} times that ({at_most(decode / prefill, 1.3)})")
 
 
 def sanitizer(tool, only):
@@ -142,14 +168,17 @@ def main():
     parser.add_argument("build", type=Path, help="the folder of a build with CUDA and LibTorch")
     parser.add_argument("--minutes", type=float, default=9, help="for all steps together (9)")
     parser.add_argument("--report", type=Path, default=Path("gpu-report.md"), help="where the report goes (gpu-report.md)")
+    parser.add_argument("--device", default="cuda", help="another one, to try the steps on a machine without a GPU (cuda)")
     steps = Steps(parser.parse_args())
     steps.step("The machine", machine)
-    steps.step("Tests on the device", tests)
-    steps.step("Kernels", kernels)
-    steps.step("What capturing costs", capture)
-    steps.step("Profiles of every family", families)
-    steps.step("compute-sanitizer memcheck", sanitizer("memcheck", "Gpu/*"))
     steps.step("The golden profile", golden)
+    steps.step("Trials of policies", trials)
+    steps.step("What capturing costs", capture)
+    steps.step("Kernels", kernels)
+    steps.step("Decoding many policies", decoding)
+    steps.step("compute-sanitizer memcheck", sanitizer("memcheck", "Gpu/*"))
+    steps.step("Tests on the device", tests)
+    steps.step("Profiles of every family", families)
     # Slower by far: the families that share memory between threads.
     for tool in ("racecheck", "synccheck", "initcheck"):
         steps.step(f"compute-sanitizer {tool}", sanitizer(tool, "Gpu/JsDivergence*:Gpu/LastRows*:Gpu/AttentionMaps*"))

@@ -42,6 +42,11 @@ TEST(CallScores, EveryFormOfARightCallIsRight) {
        R"(commentary to=functions.find json{"city": "Oslo", "days": 3})",
        R"(functions.find:0{"city": "Oslo", "days": 3})",
        R"(<function=find>{"city": "Oslo", "days": 3}</function>)",
+       R"([find(city="Oslo", days=3)])",
+       R"(<|python_start|>[find(days=+3, city='Os\x6co',)]<|python_end|>)",
+       R"(<|tool_call_start|>[find(city='Oslo', days=3)]<|tool_call_end|><|im_end|>)",
+       "```tool_code\nfind(city = \"Oslo\", days = 3)\n```",
+       R"(find(city="Oslo", days=3))",
        R"({"type": "function", "function": {"name": "find", "arguments": "{\"city\": \"Oslo\", \"days\": 3}"}})",
        R"({"content": null, "tool_calls": [{"function": {"name": "find", "arguments": {"city": "Oslo", "days": 3}}}]})",
        "<tool_call>\n<function=find>\n<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n3\n"
@@ -54,6 +59,31 @@ TEST(CallScores, EveryFormOfARightCallIsRight) {
        "4\n\nUser: On.\n\n"
        "Call: {\"name\": \"send\", \"arguments\": {}}"})
     EXPECT_EQ(of_find(text), 1) << text;
+}
+
+TEST(CallScores, PythonsValuesAreThoseOfJson) {
+  const std::string wanted =
+      R"({"name":"set.all","arguments":{"a":[1,-2.5,true,null],"b":{"k":"it's \"é\"\n"},"c":[]}})";
+  EXPECT_EQ(call_parts({{wanted}},
+                       R"([set.all(a=[1, -2.5, True, None], b={'k': "it's \"\u00e9\"\n"}, c=())])")
+                .score(),
+            1);
+  EXPECT_EQ(call_parts({{kFind, kSend}}, R"([send(), find(city="Oslo", days=3)])").score(), 1);
+  EXPECT_EQ(
+      call_parts({{kFind, kSend}}, "```tool_code\nfind(city='Oslo', days=3)\nsend()\n```").score(),
+      1);
+}
+
+TEST(CallScores, OfPythonThatBreaksOffTheNameIsKnown) {
+  for (const char* text :
+       {R"([find(city="Os)", "[find(\"Oslo\", 3)]", "[find(city=Oslo)]",
+        "[find(city='Oslo' days=3)]", "<|python_start|>find(city='Oslo', days=", "[find("})
+    EXPECT_EQ(of_find(text), 0.5) << text;
+  for (const char* text : {"find(city='Oslo", "find(x) is a function.", "[1, 2]", "[find]", "find(",
+                           "find(city='Oslo') and more", ""})
+    EXPECT_EQ(of_find(text), 0) << text;
+  const std::string deep = "[find(city=" + std::string(100'000, '[');
+  EXPECT_EQ(of_find(deep), 0.5);
 }
 
 TEST(CallScores, EachPartCounts) {
