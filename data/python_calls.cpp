@@ -134,7 +134,7 @@ class PythonReader {
         continue;
       }
       if (++i == left_.size()) break;
-      constexpr std::string_view kLetters = "ntrbf0", kMeant{"\n\t\r\b\f\0", 6};
+      constexpr std::string_view kEscapes = "ntrbf0", kMeant{"\n\t\r\b\f\0", 6};
       const std::size_t digits = left_[i] == 'x' ? 2 : left_[i] == 'u' ? 4 : 0;
       if (digits > 0) {
         std::uint32_t code = 0;
@@ -143,7 +143,7 @@ class PythonReader {
         if (std::from_chars(begin, end, code, 16).ptr != begin + digits) return fail();
         append_utf8(out, code);
         i += digits;
-      } else if (const auto letter = kLetters.find(left_[i]); letter != kLetters.npos) {
+      } else if (const auto letter = kEscapes.find(left_[i]); letter != kEscapes.npos) {
         out += kMeant[letter];
       } else {
         out += left_[i];  // a quotation mark or a backslash
