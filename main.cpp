@@ -48,19 +48,19 @@ namespace {
 #if !KVATLAS_ENGINE
 constexpr const char* kEngineProgram = "kvatlas-engine";
 
-struct Summary {
-  const char *command, *text;
+struct EngineCommand {
+  const char *name, *summary;
 };
-constexpr Summary kOfEngine[] = {{"profile", kvatlas::kProfileSummary},
-                                 {"generate", kvatlas::kGenerateSummary},
-                                 {"evaluate", kvatlas::kEvaluateSummary},
-                                 {"check", kvatlas::kCheckSummary},
-                                 {"calibrate", kvatlas::kCalibrateSummary}};
+constexpr EngineCommand kOfEngine[] = {{"profile", kvatlas::kProfileSummary},
+                                       {"generate", kvatlas::kGenerateSummary},
+                                       {"evaluate", kvatlas::kEvaluateSummary},
+                                       {"check", kvatlas::kCheckSummary},
+                                       {"calibrate", kvatlas::kCalibrateSummary}};
 
-/// Also those whose options the engine alone knows.
+/// Also what shows the options of all commands, which the engine alone knows.
 bool is_of_engine(std::string_view word) {
-  return word == "reference" ||
-         std::ranges::any_of(kOfEngine, [&](const Summary& one) { return word == one.command; });
+  return word == "reference" || word == "--help-all" ||
+         std::ranges::any_of(kOfEngine, [&](const auto& command) { return word == command.name; });
 }
 
 [[noreturn]] void become_engine(char** argv) {
@@ -88,7 +88,7 @@ void add_missing_command(CLI::App& app, const std::string& name) {
 
 void add_commands(CLI::App& app, char** argv) {
 #if !KVATLAS_ENGINE
-  for (const auto& [command, text] : kOfEngine) app.add_subcommand(command, text);
+  for (const auto& [name, summary] : kOfEngine) app.add_subcommand(name, summary);
 #elif KVATLAS_HAS_TORCH
   kvatlas::add_profile_command(app);
   kvatlas::add_generate_command(app);

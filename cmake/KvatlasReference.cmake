@@ -6,7 +6,7 @@ foreach(_format IN ITEMS man:kvatlas.1 bash:kvatlas zsh:_kvatlas fish:kvatlas.fi
   string(REPLACE ":" ";" _format ${_format})
   list(GET _format 1 _file)
   list(GET _format 0 _format)
-  add_custom_command(OUTPUT ${_folder}/${_file} DEPENDS kvatlas VERBATIM
+  add_custom_command(OUTPUT ${_folder}/${_file} DEPENDS kvatlas kvatlas-engine VERBATIM
                      COMMAND kvatlas reference ${_format} > ${_folder}/${_file})
   list(APPEND _files ${_folder}/${_file})
 endforeach()

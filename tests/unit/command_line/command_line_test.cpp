@@ -48,9 +48,21 @@ TEST_F(CommandLine, ViewersCommandsAreKnownWithoutTheViewer) {
     EXPECT_THAT(started.err, AllOf(StartsWith("kvatlas: '" + command + "' needs "),
                                    HasSubstr("which this build lacks: install Qt 6")));
   }
+  // Nor has the copy what runs models.
+  const Finished profiled = run_program({program.string(), "profile", "--help"});
+  EXPECT_EQ(profiled.status, 1);
+  EXPECT_THAT(profiled.err, AllOf(StartsWith("kvatlas: 'profile' needs "),
+                                  HasSubstr("kvatlas-engine, which is a part of this program")));
   const Finished refused = run_program({program.string(), "render", "--share", "nan"});
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.err, HasSubstr("Value nan is no number (see kvatlas render --help)"));
+}
+
+TEST_F(CommandLine, StartsWithoutLibTorch) {
+  const Finished loaded =
+      run_program({"/usr/bin/env", "LD_TRACE_LOADED_OBJECTS=1", kvatlas_program()});
+  EXPECT_EQ(loaded.status, 0);
+  EXPECT_THAT(loaded.out, AllOf(HasSubstr("libc.so"), Not(HasSubstr("torch"))));
 }
 
 TEST_F(CommandLine, ShowsHelpAndVersion) {
