@@ -16,6 +16,13 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t most_b
 /// JSON text as a tree. Error(unreadable) if it is not JSON or nests deeper than `most_depth`.
 nlohmann::json parse_json(std::string_view text, int most_depth = 32);
 
+/// A tree as text, in one line, or with `indent` a member a line. Bytes that are no UTF-8 become
+/// U+FFFD; with `ascii`, what is beyond ASCII is escaped.
+template <class Json>
+std::string json_text(const Json& value, int indent = -1, bool ascii = false) {
+  return value.dump(indent, ' ', ascii, Json::error_handler_t::replace);
+}
+
 /// A number of bytes or tokens, whole where it is; a mean need not be. What is no number is null.
 nlohmann::json count_json(double count);
 

@@ -41,7 +41,7 @@ LineJournal::LineJournal(std::filesystem::path path, const Kind& kind, const jso
     const bool empty = lseek(file_, 0, SEEK_END) == 0;
     if (how == Open::fresh && !empty)
       fail(ErrorCode::usage, name, " holds the ", kind.lines,
-           " of an unfinished run: --resume goes on with it, ", kind.anew);
+           " of an earlier run: --resume goes on with them, ", kind.anew);
     std::size_t whole = 0;
     if (how == Open::resume && !empty)
       whole = in_context(name, [&] { return read(kind, settings, take); });

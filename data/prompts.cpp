@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/json_text.hpp"
 #include "data/field_tasks.hpp"
 #include "data/longbench.hpp"
 #include "data/tool_chat.hpp"
@@ -93,7 +94,7 @@ std::string prompt_line(const Prompt& prompt) {
   if (prompt.tools.empty())
     for (const auto& turn : prompt.earlier)
       line["earlier"].push_back({{"input", turn.input}, {"answer", turn.answer}});
-  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return json_text(line);
 }
 
 PromptsFile read_prompts(const std::filesystem::path& path) {

@@ -17,10 +17,6 @@ using ordered = nlohmann::ordered_json;
 constexpr const char* kCall = "Call:";
 constexpr const char* kGap = "\n\n";
 
-std::string one_line(const ordered& value) {
-  return value.dump(-1, ' ', false, ordered::error_handler_t::replace);
-}
-
 /// An object in its order finds a member by looking at all of them.
 void require_few_members(const nlohmann::json& value) {
   constexpr std::size_t kMostMembers = 4096;
@@ -107,7 +103,7 @@ std::vector<RecordedCall> recorded_calls(const ordered& message) {
 }
 
 std::string call_text(const RecordedCall& call) {
-  return one_line(ordered{{"name", call.name}, {"arguments", call.arguments}});
+  return json_text(ordered{{"name", call.name}, {"arguments", call.arguments}});
 }
 
 /// A content is a text, or a list of parts that are texts.
@@ -142,7 +138,7 @@ std::string_view title_of(const ordered& message) {
       std::find_if(kRoles.begin(), kRoles.end(), [&](const Role& one) { return one.name == name; });
   if (found == kRoles.end())
     fail(ErrorCode::unreadable, "a message's 'role' is ",
-         role ? printable(one_line(*role), 40) : "missing", ", expected ",
+         role ? printable(json_text(*role), 40) : "missing", ", expected ",
          join(kRoles, ", ", [](const Role& one) { return one.name; }));
   return found->title;
 }
@@ -167,7 +163,7 @@ std::string text_of_messages(const ordered& messages) {
 std::string text_of_functions(const ordered& functions) {
   std::string text =
       "Functions can be called. Each is described by one of these lines of JSON:\n\n";
-  for (const auto& tool : functions) text += one_line(tool["function"]) + '\n';
+  for (const auto& tool : functions) text += json_text(tool["function"]) + '\n';
   return text +
          "\nA call is one line, such as: Call: {\"name\": \"open\", \"arguments\": {\"page\": 1}}. "
          "What it gives back follows it as Result.";
@@ -213,7 +209,7 @@ Prompt::Turn turn_of(const ordered& messages) {
   const ordered asked = between(messages, 0, call), said = between(messages, call, messages.size());
   std::string answer = text_of_messages(said);
   if (answer.starts_with(kCall)) answer.erase(0, std::string_view(kCall).size() + 1);
-  return {question_text(asked), std::move(answer), one_line(asked), one_line(said)};
+  return {question_text(asked), std::move(answer), json_text(asked), json_text(said)};
 }
 
 ordered parsed(const std::string& list) {
@@ -247,9 +243,9 @@ void ask_for_calls(Prompt& prompt, const ordered& messages, const ordered& tools
            ", which is none of the functions in 'tools'");
     const ordered* parameters = member((*known)["function"], "parameters");
     ordered answer = {{"name", recorded.name}, {"arguments", recorded.arguments}};
-    bytes += one_line(answer).size();
+    bytes += json_text(answer).size();
     if (parameters) answer["parameters"] = *parameters;
-    prompt.answers.push_back(one_line(answer));
+    prompt.answers.push_back(json_text(answer));
   }
   const ordered before = between(messages, 0, call);
   const std::size_t question = question_begin(before);
@@ -257,9 +253,9 @@ void ask_for_calls(Prompt& prompt, const ordered& messages, const ordered& tools
   prompt.context = text_of_functions(functions);
   if (!context.empty()) prompt.context += kGap + text_of_messages(context);
   prompt.input = question_text(asked);
-  prompt.tools = one_line(functions);
-  prompt.context_messages = one_line(context);
-  prompt.input_messages = one_line(asked);
+  prompt.tools = json_text(functions);
+  prompt.context_messages = json_text(context);
+  prompt.input_messages = json_text(asked);
   prompt.earlier.clear();
   if (!earlier.is_null() && !earlier.is_array())
     fail(ErrorCode::unreadable, "'earlier' is not a list of turns");
@@ -305,7 +301,7 @@ ordered conversation_members(const Prompt& prompt) {
     calls.push_back(
         {{"id", str("answer", 100 + calls.size())},
          {"type", "function"},
-         {"function", {{"name", answer["name"]}, {"arguments", one_line(answer["arguments"])}}}});
+         {"function", {{"name", answer["name"]}, {"arguments", json_text(answer["arguments"])}}}});
   }
   messages.push_back({{"role", "assistant"}, {"content", nullptr}, {"tool_calls", calls}});
   ordered out = {{"messages", std::move(messages)}, {"tools", ordered::parse(prompt.tools)}};

@@ -14,6 +14,7 @@
 #include "base/bytes.hpp"
 #include "base/cuda_device.hpp"
 #include "base/free_memory.hpp"
+#include "base/json_text.hpp"
 #include "base/parallel.hpp"
 #include "base/plain_text.hpp"
 #include "base/processor.hpp"
@@ -131,8 +132,7 @@ void add_doctor_command(CLI::App& app, const Build& build) {
       else
         std::cout << row_text({{part, 9}, {found, 89}}) << row_text({{meaning + ".", 89}}, 11);
     }
-    if (*as_json)
-      std::cout << out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+    if (*as_json) std::cout << json_text(out, 2) << '\n';
   });
 }
 

@@ -15,6 +15,7 @@
 #include "analyzer/capture/run_options.hpp"
 #include "analyzer/capture/run_speed.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/next_step.hpp"
 
 namespace kvatlas {
@@ -124,8 +125,8 @@ void generate(const capture::RunOptions& options, bool as_json) {
   for (const auto& result : results) new_tokens += result.tokens.size();
   if (as_json) {
     for (std::size_t i = 0; i < results.size(); ++i)
-      std::cout << json_line(session.prompts[i], results[i], session.model->tokenizer().get())
-                       .dump(-1, ' ', false, json::error_handler_t::replace)
+      std::cout << json_text(
+                       json_line(session.prompts[i], results[i], session.model->tokenizer().get()))
                 << '\n';
   } else {
     text.finish(results);

@@ -24,6 +24,7 @@
 #include "base/foreign_error.hpp"
 #include "base/help.hpp"
 #include "base/interrupt.hpp"
+#include "base/json_text.hpp"
 #include "base/next_step.hpp"
 #include "base/options.hpp"
 #include "base/parallel.hpp"
@@ -144,7 +145,7 @@ void print_result(const ProfileRequest& command, const ProfilePlan& plan, std::i
                                            {"run_now", run},
                                            {"seconds", seconds},
                                            {"bytes", bytes}};
-    std::cout << result.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+    std::cout << json_text(result, 2) << '\n';
   } else {
     std::cout << command.output << ": " << count_of(std::ssize(plan.prompts), "sample", "samples")
               << ", " << bytes_str(bytes)

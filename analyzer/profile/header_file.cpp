@@ -196,9 +196,7 @@ void check_sizes(const Header& header) {
            size.least, " to ", size.most);
 }
 
-std::string shown(const json& value) {
-  return printable(value.dump(-1, ' ', false, json::error_handler_t::replace), 60);
-}
+std::string shown(const json& value) { return printable(json_text(value), 60); }
 
 void compare(const std::string& name, const json* there, const json* here,
              std::vector<std::string>& clauses) {
@@ -240,7 +238,7 @@ std::string descriptions_text(const std::vector<Description>& arrays) {
                     {"type", type_name(array.type)},
                     {"sizes", array.sizes},
                     {"single_axes", array.single_axes}});
-  return list.dump(-1, ' ', false, json::error_handler_t::replace);
+  return json_text(list);
 }
 
 bool parse_type(const std::string& name, Type& type) {

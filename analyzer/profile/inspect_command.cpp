@@ -395,7 +395,7 @@ void inspect_model(const std::string& given, const InspectOptions& o,
   if (o.context > 0) memory = memory_table(*cache, o, of_sequence);
   if (o.as_json) {
     if (memory) card["memory"] = memory_json(*memory, o, of_sequence);
-    std::cout << card.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
+    std::cout << json_text(card, 2) << '\n';
     return;
   }
   if (model)

@@ -107,7 +107,7 @@ json profile_card(const std::string& path, const Reader& file) {
 std::string value_text(const json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_array() && !value.empty()) return join(value, "/", value_text);
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return json_text(value);
 }
 
 /// "maps.block = 64, rows = 64" of nested settings.
@@ -205,7 +205,7 @@ void inspect_profile(const std::string& path, bool as_json) {
   const Reader file(path);
   const json card = profile_card(path, file);
   if (as_json)
-    std::cout << card.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
+    std::cout << json_text(card, 2) << '\n';
   else
     print_card(card, file.header());
 }

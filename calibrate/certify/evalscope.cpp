@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // EvalScope: reviews/MODEL/DATASET_SUBSET.jsonl, a line a sample. Repeats of a prompt are samples
 // of their own with one group_id.
+#include "base/json_text.hpp"
 #include "calibrate/certify/formats_impl.hpp"
 
 namespace kvatlas::calibrate {
@@ -37,8 +38,7 @@ void read_evalscope(const Source& source, const ReadRequest& request, ResultFile
         if (role && *role == "assistant") break;
         asked.push_back(find_member(message, "content") ? message["content"] : json());
       }
-    if (!asked.empty())
-      answer.text = short_key(asked.dump(-1, ' ', false, json::error_handler_t::replace));
+    if (!asked.empty()) answer.text = short_key(json_text(asked));
     answer.group = group_of(line, request);
     if (find_member(line, "sample_score.group_id"))
       answer.text = text_member(line, "sample_score.group_id");

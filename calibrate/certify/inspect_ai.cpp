@@ -2,6 +2,7 @@
 // inspect-ai's logs as JSON (`inspect eval --log-format json`, or `inspect log convert`).
 #include <algorithm>
 
+#include "base/json_text.hpp"
 #include "calibrate/certify/formats_impl.hpp"
 
 namespace kvatlas::calibrate {
@@ -48,8 +49,7 @@ void read_inspect_ai(const Source& source, const ReadRequest& request, ResultFil
       Answer answer;
       answer.task = task;
       answer.key = text_member(sample, "id");
-      answer.text = short_key(
-          need_member(sample, "input").dump(-1, ' ', false, json::error_handler_t::replace));
+      answer.text = short_key(json_text(need_member(sample, "input")));
       answer.same = answer.text;
       answer.group = group_of(sample, request);
       answer.score = value_of((*scores)[out.metric], out.metric);

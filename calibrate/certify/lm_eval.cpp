@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/json_text.hpp"
 #include "calibrate/certify/formats_impl.hpp"
 
 namespace kvatlas::calibrate {
@@ -67,10 +68,9 @@ void read_lm_eval(const Source& source, const ReadRequest& request, ResultFile& 
     answer.key = text_member(line, "doc_id");
     if (find_member(line, "doc_hash")) answer.key += '/' + text_member(line, "doc_hash");
     if (find_member(line, "prompt_hash")) answer.same = text_member(line, "prompt_hash");
-    answer.text =
-        answer.same.empty() && line.contains("arguments")
-            ? short_key(line["arguments"].dump(-1, ' ', false, json::error_handler_t::replace))
-            : answer.same;
+    answer.text = answer.same.empty() && line.contains("arguments")
+                      ? short_key(json_text(line["arguments"]))
+                      : answer.same;
     answer.group = group_of(line, request);
     answer.score = score_of(need_member(line, out.metric), out.metric);
     answer.where = where;

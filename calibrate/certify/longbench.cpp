@@ -4,6 +4,7 @@
 // beside them has the means.
 #include "data/longbench.hpp"
 
+#include "base/json_text.hpp"
 #include "calibrate/certify/formats_impl.hpp"
 
 namespace kvatlas::calibrate {
@@ -17,9 +18,8 @@ void read_longbench(const Source& source, const ReadRequest& request, ResultFile
   for_each_line(source, [&](const json& line, const std::string& where) {
     Answer answer;
     answer.task = task;
-    answer.key = short_key(
-        str(need_member(line, "answers").dump(-1, ' ', false, json::error_handler_t::replace), '/',
-            text_member(line, "length")));
+    answer.key =
+        short_key(str(json_text(need_member(line, "answers")), '/', text_member(line, "length")));
     answer.group = group_of(line, request);
     const auto scored = recompute(task, text_member(line, "pred"), texts_member(line, "answers"),
                                   texts_member(line, "all_classes"), request);

@@ -67,8 +67,7 @@ void read_opencompass(const Source& source, const ReadRequest& request, ResultFi
       answer.task = task;
       answer.key = key;
       if (prediction) {
-        answer.text = short_key(need_member(*prediction, "origin_prompt")
-                                    .dump(-1, ' ', false, json::error_handler_t::replace));
+        answer.text = short_key(json_text(need_member(*prediction, "origin_prompt")));
         answer.same = answer.text;
         answer.group = group_of(*prediction, request);
       } else {

@@ -42,15 +42,13 @@ std::optional<std::int64_t> count_at(const json& value, std::string_view place) 
 
 std::int64_t token_id(const json& value) {
   if (!value.is_number_integer() || value < 0 || value >= kLargestId)
-    fail(ErrorCode::unreadable, "a token's id is ",
-         printable(value.dump(-1, ' ', false, json::error_handler_t::replace), 40));
+    fail(ErrorCode::unreadable, "a token's id is ", printable(json_text(value), 40));
   return value.get<std::int64_t>();
 }
 
 double log_prob(const json& value) {
   if (!value.is_number())
-    fail(ErrorCode::unreadable, "a log-probability is ",
-         printable(value.dump(-1, ' ', false, json::error_handler_t::replace), 40));
+    fail(ErrorCode::unreadable, "a log-probability is ", printable(json_text(value), 40));
   return value.get<double>();
 }
 
@@ -313,9 +311,9 @@ ServedAnswer ServedAnswerReader::finish(const ServedPrompt& prompt, const AskOpt
     fail(ErrorCode::unreadable, "no log-probabilities came back, which were asked for");
   // As models write them, and what is no JSON stays none.
   for (const Call& call : calls_)
-    answer_.text += str(answer_.text.empty() ? "" : "\n", R"({"name": )",
-                        json(call.name).dump(-1, ' ', false, json::error_handler_t::replace),
-                        R"(, "arguments": )", call.arguments.empty() ? "{}" : call.arguments, '}');
+    answer_.text +=
+        str(answer_.text.empty() ? "" : "\n", R"({"name": )", json_text(json(call.name)),
+            R"(, "arguments": )", call.arguments.empty() ? "{}" : call.arguments, '}');
   return std::move(answer_);
 }
 
@@ -323,8 +321,7 @@ ServedAnswer ask(HttpConnection& connection, const ServerTable& server, const Se
                  const AskOptions& options, const ApiKey& key) {
   HttpConnection::Request request;
   request.path = server.path;
-  request.body =
-      request_of(server, prompt, options).dump(-1, ' ', false, json::error_handler_t::replace);
+  request.body = json_text(request_of(server, prompt, options));
   std::optional<ServedAnswerReader> reader;
   EventReader events(server.form);
   std::chrono::steady_clock::time_point start;

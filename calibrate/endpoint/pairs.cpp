@@ -308,7 +308,7 @@ ServedAnswer ServedPair::answer_of(HttpConnection& connection, std::size_t side,
     json line = answer_line(answer);
     line.update({{"side", key.first}, {"prompt", key.second}});
     const std::lock_guard lock(mutex_);
-    journal_->append(line.dump(-1, ' ', false, json::error_handler_t::replace) + '\n');
+    journal_->append(json_text(line) + '\n');
   }
   return answer;
 }

@@ -346,7 +346,10 @@ void run(Options& o, const MakeTrials& make_trials) {
     const char* const method = wanted.row.method.name;
     Calibrated found;
     try {
-      found = in_context(method, [&] { return wanted.command->calibrate(evidence, trials); });
+      found = in_context(method, [&] {
+        const auto calibrate = [&] { return wanted.command->calibrate(evidence, trials); };
+        return document.sections.empty() ? unless_refused(journal, calibrate) : calibrate();
+      });
     } catch (...) {
       if (!o.output.empty() && !document.sections.empty()) {
         write_document(document, o.output, o.force || o.resume);

@@ -7,8 +7,8 @@
 #include <iterator>
 
 #include "analyzer/profile/profile.hpp"
-#include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/json_text.hpp"
 #include "base/whole_file.hpp"
 #include "calibrate/policy/policy_files.hpp"
 #include "calibrate/rules/policy_reports.hpp"
@@ -50,7 +50,7 @@ std::string policy_key(const Policy& policy) {
   for (const auto& part : policy.parts) parts.push_back({section_name(part), section_of(part)});
   const json key = {parts, policy.kv_bits, policy.kv_residual, policy.rolling,
                     policy.masks_prefill};
-  return key.dump(-1, ' ', false, json::error_handler_t::replace);
+  return json_text(key);
 }
 
 json trial_settings(const TrialOptions& options, const std::string& runtime,

@@ -13,6 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.hpp"
 #include "base/line_journal.hpp"
 #include "calibrate/methods/trials.hpp"
 
@@ -59,6 +60,18 @@ class TrialJournal {
   std::map<Key, Trial> trials_;
   LineJournal file_;
 };
+
+/// Runs `fn`. Where it refuses, Error(usage), the trials that led there are removed: they would
+/// only stand in the way of the next run.
+template <class Fn>
+decltype(auto) unless_refused(std::optional<TrialJournal>& journal, Fn&& fn) {
+  try {
+    return std::forward<Fn>(fn)();
+  } catch (const Error& error) {
+    if (journal && error.code() == ErrorCode::usage) journal->remove();
+    throw;
+  }
+}
 
 /// Trials that are kept beside the document while `journal` lives; the trials alone if no document
 /// is written. How many are there already is said on stderr.

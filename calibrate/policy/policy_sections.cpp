@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "calibrate/policy/document_impl.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy_settings.hpp"
@@ -26,9 +27,8 @@ void read_settings(const PartName& known, const json& from, Part& part) {
     const auto found = from.find(key);
     if (found == from.end()) continue;
     if (!is_allowed(allowed, *found))
-      fail(ErrorCode::unreadable, key, " is ",
-           printable(found->dump(-1, ' ', true, json::error_handler_t::replace)), ", expected ",
-           expected_text(allowed));
+      fail(ErrorCode::unreadable, key, " is ", printable(json_text(*found, -1, true)),
+           ", expected ", expected_text(allowed));
     set(part, *found);
   }
   for (const auto& [key, value] : from.items())

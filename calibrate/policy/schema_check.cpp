@@ -6,6 +6,7 @@
 #include <valijson/validator.hpp>
 
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "calibrate/policy/document_impl.hpp"
 
 namespace kvatlas::calibrate {
@@ -67,8 +68,7 @@ std::string schema_complaint(const json& value) {
   }
   auto reason = printable(deepest.description, 200);
   if (!reason.empty() && reason.back() == '.') reason.pop_back();
-  if (found && found->is_primitive())
-    reason += "; found " + printable(found->dump(-1, ' ', true, json::error_handler_t::replace));
+  if (found && found->is_primitive()) reason += "; found " + printable(json_text(*found, -1, true));
   return str(place.empty() ? "the document" : place, ": ", reason);
 }
 

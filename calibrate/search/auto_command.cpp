@@ -272,7 +272,7 @@ void run_auto(AutoCommand o) {
     evidence = Evidence(profile, o.request);
     split = evidence.split(evidence.answered(evidence.positions()));
   }
-  require_full_cache(o, evidence, run, split, say);
+  unless_refused(journal, [&] { require_full_cache(o, evidence, run, split, say); });
   o.space.formats = formats_to_search(o, evidence, run, split.choice, say);
   const Candidates candidates = list_candidates(evidence, split.choice, o.space, load);
   say_refused(candidates, o.space.runtime);
@@ -316,7 +316,10 @@ void run_auto(AutoCommand o) {
   if (result.met) say(certificate_text(result, o.search));
   for (const auto& line : advice(result, candidates, o.search)) say(line);
   if (!result.met && !o.force) {
-    say("no document was written (--force writes the nearest policy)");
+    say(str("no document was written", o.output.empty()
+                                           ? ""
+                                           : " (--force writes the nearest policy; --resume with "
+                                             "another limit uses these trials)"));
     throw CLI::RuntimeError(kExitNotMet);
   }
   if (written) {

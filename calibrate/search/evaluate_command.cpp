@@ -94,7 +94,7 @@ void print_generations(const Evaluation& evaluation, const model::Tokenizer* tok
     if (!o.budgets.empty()) out["budgets"] = o.budgets;
     if (!o.lowest.empty()) out["lowest_layer"] = o.lowest;
     if (!std::isnan(o.skipped)) out["gate_skipped"] = o.skipped;
-    std::cout << out.dump(-1, ' ', false, json::error_handler_t::replace) << '\n';
+    std::cout << json_text(out) << '\n';
   };
   std::vector<std::size_t> as_given(evaluation.questions.size());
   std::iota(as_given.begin(), as_given.end(), std::size_t{0});
@@ -199,7 +199,7 @@ void run_evaluate(const EvaluateCommand& command) {
     if (const auto fresh = calibrated_by.count_fresh(evaluation.questions))
       out["fresh_texts"] = *fresh;
     out["model"] = {{"name", model->config().name}, {"fingerprint", model->fingerprint()}};
-    std::cout << out.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
+    std::cout << json_text(out, 2) << '\n';
   } else {
     for (const auto& table : evaluation_tables(evaluation)) std::cout << table_text(table) << '\n';
     std::cout << "Prefill took " << capture::duration_str(evaluation.prefill_seconds)

@@ -125,7 +125,8 @@ TEST_F(Auto, SaysWhatCannotBeMet) {
   const Finished none =
       search("none.json", {.saving = "0.7", .max_loss = "0", .methods = "dynamickv"}, {});
   EXPECT_EQ(none.status, 4) << none.err;
-  EXPECT_THAT(none.err, AllOf(HasSubstr("the nearest is"), HasSubstr("--max-loss")));
+  EXPECT_THAT(none.err, AllOf(HasSubstr("the nearest is"), HasSubstr("--max-loss"),
+                              HasSubstr("--resume with another limit")));
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "none.json"));
   const Finished small = search("small.json", {.saving = "0.99", .methods = "dynamickv"}, {});
   EXPECT_EQ(small.status, 2);
@@ -160,6 +161,7 @@ TEST_F(Auto, EndsBeforeThePoliciesWhereTheModelFails) {
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.err, AllOf(HasSubstr("the full cache scores 0.000"),
                                  Not(HasSubstr("fewer bits")), Not(HasSubstr("stage 1"))));
+  EXPECT_FALSE(std::filesystem::exists(path("none.trials.jsonl")));
 }
 
 TEST_F(Auto, ProfilesFirstWithoutAProfile) {

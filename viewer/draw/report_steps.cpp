@@ -6,6 +6,7 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "base/json_text.hpp"
 #include "base/str.hpp"
 #include "viewer/draw/picture_impl.hpp"
 #include "viewer/draw/report_parts_impl.hpp"
@@ -49,9 +50,7 @@ class LineList {
   std::unordered_map<std::string, std::size_t> known_;
 };
 
-std::string text_of(const json& data) {
-  return data.dump(-1, ' ', true, json::error_handler_t::replace);
-}
+std::string text_of(const json& data) { return json_text(data, -1, true); }
 
 std::vector<std::string> spot_lines(const Picture& picture, const Theme& theme) {
   std::vector<std::string> out;

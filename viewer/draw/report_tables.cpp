@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/json_text.hpp"
 #include "base/markup.hpp"
 #include "base/str.hpp"
 #include "base/table.hpp"
@@ -53,8 +54,7 @@ std::string element(const char* name, const std::string& text) {
 
 std::string data_element(const std::string& attributes, const nlohmann::json& data) {
   std::string out = str("<script type=\"application/json\" ", attributes, ">");
-  const auto replace = nlohmann::json::error_handler_t::replace;
-  for (const char c : data.dump(-1, ' ', true, replace)) {
+  for (const char c : json_text(data, -1, true)) {
     if (c == '<')
       out += "\\u003c";
     else

@@ -283,6 +283,13 @@ TEST_F(CommandWithTrials, GoesOnAfterALaterMethodHasEnded) {
   EXPECT_THAT(refusal([&] { run(all({"--resume"}), works); }), HasSubstr("is there already"));
 }
 
+TEST_F(CommandWithTrials, TheTrialsOfARefusedRunAreNotLeft) {
+  const auto said = refusal([&] { run(all({}), [](const Policy&) { return 0.25; }); });
+  EXPECT_THAT(said, HasSubstr("the full cache scores 0.250"));
+  EXPECT_GT(calls_, 0);
+  EXPECT_FALSE(std::filesystem::exists(trials_beside(output())));
+}
+
 TEST_F(CommandWithTrials, ResumesTrialsAlone) {
   EXPECT_THAT(refused(2, all({"--resume"})), HasSubstr("give it with -o"));
   EXPECT_THAT(refused(2, all({"--resume", "-o", output()})), HasSubstr("give --model"));
