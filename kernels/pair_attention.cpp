@@ -150,16 +150,19 @@ class PairTask {
       return;
     }
     const std::int64_t begin = low / kLanes * kLanes, end = rounded_up(high, kLanes);
+    if (io_.soft_cap > 0)
+      for (std::int64_t c = begin; c < end; c += kLanes) {
+        const auto part = hn::Mul(hn::Load(d, scores + c), hn::Set(d, io_.scale / io_.soft_cap));
+        hn::Store(hn::Mul(hn::Set(d, io_.soft_cap), tanh(d, part)), d, scores + c);
+      }
     std::fill(scores + begin, scores + low, -std::numeric_limits<float>::infinity());
     std::fill(scores + high, scores + end, -std::numeric_limits<float>::infinity());
     float& top = top_[static_cast<std::size_t>(row)];
     float& total = total_[static_cast<std::size_t>(row)];
-    const float factor = io_.soft_cap > 0 ? io_.scale / io_.soft_cap : io_.scale;
-    const auto scale = hn::Set(d, factor);
+    const auto scale = hn::Set(d, io_.soft_cap > 0 ? 1.0f : io_.scale);
     auto largest = hn::Set(d, top);
     for (std::int64_t c = begin; c < end; c += kLanes) {
-      auto score = hn::Mul(hn::Load(d, scores + c), scale);
-      if (io_.soft_cap > 0) score = hn::Mul(hn::Set(d, io_.soft_cap), tanh(d, score));
+      const auto score = hn::Mul(hn::Load(d, scores + c), scale);
       hn::Store(score, d, scores + c);
       largest = hn::Max(largest, score);
     }
