@@ -41,7 +41,7 @@ HWY_INLINE void store(hn::Vec<D> values, D d, float* HWY_RESTRICT p) {
 
 /// Lanes(d) elements as bfloat16, each the nearest one, ties to even; NaN stays NaN.
 template <class D>
-HWY_INLINE void store(hn::Vec<D> values, D d, Bf16* HWY_RESTRICT p) {
+HWY_INLINE void store(hn::Vec<D> values, D, Bf16* HWY_RESTRICT p) {
   const hn::Rebind<std::uint32_t, D> du32;
   const hn::Rebind<std::int32_t, D> di32;
   const hn::Rebind<std::uint16_t, D> du16;
