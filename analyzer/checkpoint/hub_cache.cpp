@@ -8,6 +8,7 @@
 #include <iterator>
 #include <vector>
 
+#include "analyzer/checkpoint/app_models.hpp"
 #include "base/error.hpp"
 #include "base/next_step.hpp"
 #include "base/plain_text.hpp"
@@ -91,7 +92,9 @@ std::vector<fs::path> gguf_files(const fs::path& folder) {
 fs::path found_model(const fs::path& given) {
   std::error_code error;
   const HubName name = hub_name(given.string());
-  if (fs::exists(fs::symlink_status(given, error)) || !name.usable()) return given;
+  if (fs::exists(fs::symlink_status(given, error))) return given;
+  if (const auto found = model_of_app(given.string())) return *found;
+  if (!name.usable()) return given;
   const fs::path cache = cache_folder();
   const fs::path model = cache / str(kModels, name.org, kBetween, name.name);
   const std::string revision = name.revision.empty() ? "main" : name.revision;
@@ -104,9 +107,11 @@ fs::path found_model(const fs::path& given) {
     const auto files = gguf_files(snapshot);
     return files.size() == 1 ? files.front() : snapshot;
   }
+  if (name.revision.empty())
+    if (const auto found = lm_studio_model(name.text())) return *found;
   fail(ErrorCode::usage, "there is no ", quoted(given.string(), 400),
        " here, nor in the Hugging Face cache ", printable(cache.string(), 400),
-       ", and nothing is downloaded: 'hf download ", name.text(),
+       " or LM Studio's folder, and nothing is downloaded: 'hf download ", name.text(),
        name.revision.empty() ? "" : " --revision " + name.revision,
        "' would fetch it; or give a GGUF file or the folder of a downloaded model");
 }

@@ -11,7 +11,8 @@ namespace kvatlas::model {
 /// "org/name@revision" with a branch, a tag or a commit, is looked up in the cache of Hugging
 /// Face's tools: $HF_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub or
 /// ~/.cache/huggingface/hub. A snapshot that holds one GGUF file and no config.json is that file.
-/// Nothing is ever downloaded: Error(usage) says the one command that would.
+/// What is not there may be a model of LM Studio's, and "name:tag" one of Ollama's
+/// (app_models.hpp). Nothing is ever downloaded: Error(usage) says the one command that would.
 std::filesystem::path found_model(const std::filesystem::path& given);
 
 /// What a model in this folder is called if it does not say so itself: the folder's name, or

@@ -27,9 +27,10 @@ constexpr std::size_t kMostFiles = 10'000;
 
 const std::vector<Format>& formats() {
   static const std::vector<Format> kFormats = {
-      lm_eval_format(),     lm_eval_totals_format(), kvpress_format(),  ruler_format(),
-      longbench_format(),   longbench_v2_format(),   helmet_format(),   inspect_ai_format(),
-      opencompass_format(), evalplus_format(),       evalscope_format()};
+      answered_prompts_format(), lm_eval_format(),  lm_eval_totals_format(),
+      kvpress_format(),          ruler_format(),    longbench_format(),
+      longbench_v2_format(),     helmet_format(),   inspect_ai_format(),
+      opencompass_format(),      evalplus_format(), evalscope_format()};
   return kFormats;
 }
 

@@ -36,6 +36,7 @@ struct Format {
   void (*read)(const Source&, const ReadRequest&, ResultFile& out);
   bool totals = false;  // in a folder it is looked for where there are no answers
 };
+Format answered_prompts_format();
 Format lm_eval_format();
 Format lm_eval_totals_format();
 Format kvpress_format();

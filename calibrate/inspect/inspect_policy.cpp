@@ -10,6 +10,7 @@
 #include "analyzer/profile/model_text.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/plain_text.hpp"
 #include "base/text_count.hpp"
 #include "calibrate/inspect/commands.hpp"
@@ -298,7 +299,15 @@ BytesQuestion settled(const InspectOptions& o, const Document& document,
 
 void inspect_policy(const std::string& path, const InspectOptions& o) {
   std::optional<model::CacheCard> header;
-  if (is_policy_text(path)) header = header_for(path, o);
+  if (is_policy_text(path)) {
+    if (o.as_json && o.model.empty() && o.context == 0) {
+      auto document = parse_json(document_text(document_of(parse_policy(path), {})));
+      document.erase("model");  // it is any model's
+      std::cout << canonical_json(document);
+      return;
+    }
+    header = header_for(path, o);
+  }
   const Document document =
       header ? document_of(parse_policy(path), model_of(*header)) : read_document(path);
   if (o.context == 0) {

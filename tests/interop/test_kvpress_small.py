@@ -7,7 +7,9 @@ import unittest
 import warnings
 from pathlib import Path
 
+import kvatlas_transformers
 import torch
+from kvpress import CriticalKVPress, ExpectedAttentionPress, KeyDiffPress, SnapKVPress
 from kvpress_support import evaluated, load_press, prefilled, rows_of, unmasked
 from support import export, selection_document, small_llama
 
@@ -204,6 +206,11 @@ class SelectionsTest(unittest.TestCase):
                         else:
                             kept = [rows_of(layer, whole) for layer, whole in zip(cut.layers, full.layers)]
                         self.assertEqual(kept, ours["positions"])
+                        cache = kvatlas_transformers.load(document).cache(model)
+                        with torch.no_grad():
+                            model(ids, past_key_values=cache)
+                        self.assertEqual(cache.kept(), ours["positions"])
+                        model.set_attn_implementation("sdpa")
 
     def test_grouped_queries(self):
         self.check(small_llama(3, 6, 2))
@@ -213,6 +220,45 @@ class SelectionsTest(unittest.TestCase):
 
     def test_normed_queries(self):
         self.check(small_qwen3(3, 4, 2))
+
+
+class PressScoresTest(unittest.TestCase):
+    """A press as a method of one's own keeps what it keeps in kvpress, and so does the method that is built in."""
+
+    PRESSES = {
+        ("keydiff", ""): KeyDiffPress,
+        ("snapkv", ""): lambda: SnapKVPress(window_size=16, kernel_size=7),
+        ("criticalkv", ""): lambda: CriticalKVPress(SnapKVPress(window_size=16, kernel_size=7)),
+        ("criticalkv", '{"share": 0, "epsilon": 0.5}'): lambda: CriticalKVPress(SnapKVPress(window_size=16, kernel_size=7), 0.5, 0),
+        ("expected-attention", ""): ExpectedAttentionPress,
+        ("expected-attention", '{"sink": 0, "future": 1, "epsilon": 0.1}'): lambda: ExpectedAttentionPress(
+            n_sink=0, n_future_positions=1, epsilon=0.1
+        ),
+        ("expected-attention", '{"covariance": false, "values": false}'): lambda: ExpectedAttentionPress(
+            use_covariance=False, use_vnorm=False
+        ),
+    }
+
+    def test_keeps_the_same(self):
+        length, budget = 300, 70
+        ids = torch.randint(0, 128, (1, length), generator=torch.Generator().manual_seed(3))
+        for model in (small_llama(3, 6, 2), small_qwen3(3, 4, 2)):
+            full = prefilled(model, ids)
+            for (name, settings), press in self.PRESSES.items():
+                with self.subTest(name, settings=settings, model=type(model).__name__), torch.no_grad():
+                    model.set_attn_implementation("sdpa")
+                    theirs = press()
+                    theirs.compression_ratio = 1 - (budget + 0.5) / length
+                    kept = [rows_of(layer, whole) for layer, whole in zip(prefilled(model, ids, theirs).layers, full.layers)]
+                    with kvatlas_transformers.PressScores(press(), model, budget) as score:
+                        cache = kvatlas_transformers.Policy.scored(model, score, budget, name).cache(model)
+                        model(ids, past_key_values=cache)
+                    self.assertEqual(cache.kept(), kept)
+                    document = selection_document(model, name, {"budget": budget} | json.loads(settings or "{}"))
+                    cache = kvatlas_transformers.load(document).cache(model)
+                    model(ids, past_key_values=cache)
+                    self.assertEqual(cache.kept(), kept)
+                    self.assertFalse(any(layer.self_attn._forward_pre_hooks for layer in model.model.layers))
 
 
 if __name__ == "__main__":

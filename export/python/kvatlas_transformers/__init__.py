@@ -8,6 +8,7 @@
 from .document import load
 from .errors import PolicyError
 from .policy import Policy
+from .press import PressScores
 
 __version__ = "0.1.0"
-__all__ = ["Policy", "PolicyError", "load"]
+__all__ = ["Policy", "PolicyError", "PressScores", "load"]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TOVA, KeyDiff and ChunkKV: of a prompt longer than the budget each layer keeps the tokens, or the chunks of tokens, that
-score best."""
+"""TOVA, KeyDiff, ChunkKV, CriticalKV and scores of the caller's own: of a prompt longer than the budget each layer keeps
+the tokens, or the chunks of tokens, that score best."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 
 from . import selection
 from .band import Band
+from .errors import PolicyError
 from .planner import Planner
 
 
@@ -16,7 +17,7 @@ class BestScored(Planner):
 
     def __init__(self, part, shape):
         super().__init__(part, shape)
-        self.scores: list[torch.Tensor] = []  # [layer], where the prompt's attention gives them
+        self.scores: list[torch.Tensor] = []  # [layer] of [KV heads, tokens], where a method finds no others
         self.prompt = 0  # tokens
 
     def observe(self, rows, columns):
@@ -28,7 +29,7 @@ class BestScored(Planner):
 
     def best(self, layer: int, band: Band) -> torch.Tensor:
         """The positions that each KV head keeps, ascending."""
-        raise NotImplementedError
+        return selection.best_and_rest(self.scores[layer], self.part["budget"], self.prompt, len(band.keys))
 
     def forget(self):
         self.scores = []
@@ -49,13 +50,31 @@ class Tova(BestScored):
 class KeyDiff(BestScored):
     """The less a key is like the mean of all, the better."""
 
-    def best(self, layer, band):
-        scores = selection.unlike_mean_scores(band.keys.all()[:, : self.prompt])
-        return selection.best_and_rest(scores, self.part["budget"], self.prompt, len(band.keys))
+    def look(self, layer, seen):
+        self.scores.append(selection.unlike_mean_scores(seen.key))
 
 
-class ChunkKv(BestScored):
-    """By the scores of the window's rows, whole chunks of neighbouring tokens, the same ones in all heads."""
+class Scored(BestScored):
+    """By a function of the caller's: score(keys, values, queries, positions, layer), of tensors [KV heads, tokens,
+    channels], [heads, tokens, channels] and [tokens], gives [KV heads, tokens], or [tokens] for all heads alike."""
+
+    def look(self, layer, seen):
+        tokens = seen.key.shape[1]
+        if tokens <= self.part["budget"]:
+            return
+        positions = torch.arange(tokens, device=seen.key.device)
+        scores = self.part.score(seen.key, seen.value, seen.query, positions, layer)
+        shapes = (tokens,), (1, tokens), (self.shape.kv_heads, tokens)
+        if not isinstance(scores, torch.Tensor) or tuple(scores.shape) not in shapes:
+            found = list(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
+            raise PolicyError(f"{self.part.name}: scores of layer {layer} are {found}, expected a tensor of {list(shapes[2])} or {list(shapes[0])}")
+        if bool(torch.isnan(scores).any()):
+            raise PolicyError(f"{self.part.name}: a score of layer {layer} is no number")
+        self.scores.append(scores.expand(self.shape.kv_heads, tokens))
+
+
+class WindowScored(BestScored):
+    """Finds the scores of the window's rows, [KV heads, positions before the window]."""
 
     def __init__(self, part, shape):
         super().__init__(part, shape)
@@ -66,6 +85,39 @@ class ChunkKv(BestScored):
         if self.prompt > self.rows:
             scores = selection.window_scores(rows[:, -self.rows :], self.part["kernel"], self.part["pooling"])
             self.scores.append(scores.view(self.shape.kv_heads, self.shape.group, -1).mean(1))
+
+
+class CriticalKv(WindowScored):
+    """A part of the budget by these scores, the rest by them and by what a token's values add to the layer's output."""
+
+    def __init__(self, part, shape):
+        super().__init__(part, shape)
+        self.outputs: list[torch.Tensor] = []  # [layer] of [KV heads, tokens]
+
+    def look(self, layer, seen):
+        if seen.key.shape[1] <= self.part["budget"]:
+            return
+        if not isinstance(output := getattr(seen.module, "o_proj", None), torch.nn.Linear):
+            raise PolicyError(f"criticalkv: {type(seen.module).__name__} has no o_proj, whose weights it asks")
+        values = seen.value.repeat_interleave(self.shape.group, dim=0)
+        weights = output.weight.view(output.weight.shape[0], self.shape.heads, -1)
+        sums = [(values[head] @ weights[:, head].T).float().abs().sum(1) for head in range(self.shape.heads)]
+        self.outputs.append(torch.stack(sums).view(self.shape.kv_heads, self.shape.group, -1).mean(1))
+
+    def best(self, layer, band):
+        part, scores = self.part, selection.with_window(self.scores[layer], self.rows)
+        weighed = (scores + part["epsilon"]) * self.outputs[layer]
+        first = max(1, int(part["budget"] * part["share"])) if part["share"] > 0 else 0
+        weighed.scatter_(1, selection.largest(scores, first), torch.inf)
+        return selection.best_and_rest(weighed, part["budget"], self.prompt, len(band.keys))
+
+    def forget(self):
+        super().forget()
+        self.outputs = []
+
+
+class ChunkKv(WindowScored):
+    """By these scores, whole chunks of neighbouring tokens, the same ones in all heads."""
 
     def best(self, layer, band):
         chunk = self.part["chunk"]

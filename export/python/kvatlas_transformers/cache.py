@@ -12,6 +12,7 @@ from .band import Band
 from .errors import PolicyError
 from .parts import ModelShape, Part
 from .plan import Plan
+from .planner import Seen
 from .pod import Source
 from .precision import Formats, stored
 from .rows import GROUP, Rows
@@ -60,9 +61,9 @@ class PolicyCache(Cache):
     policy says. What follows is appended and kept, save where the policy says otherwise. Cuts happen at the end of a
     forward pass."""
 
-    def __init__(self, shape: ModelShape, parts: list[Part], kv_bits: int, kv_residual: int):
+    def __init__(self, shape: ModelShape, parts: list[Part], kv_bits: int, kv_residual: int, rotary=None):
         super().__init__(layers=[_Layer(self) for _ in range(shape.layers)])
-        self.shape, self.parts, self.kv_residual = shape, parts, kv_residual
+        self.shape, self.parts, self.kv_residual, self.rotary = shape, parts, kv_residual, rotary
         self.formats = Formats(shape, parts, kv_bits)
         self.reset()
         if self.plan.delay and self.formats.rounds_prompt:
@@ -97,6 +98,13 @@ class PolicyCache(Cache):
         "mass", "budgets", "lowest_layer", as far as it decides them."""
         return self.plan.decided() if self.is_cut else {}
 
+    def read_with(self, others: list[PolicyCache]) -> None:
+        """The next prompt is read once for these caches too: each then holds what its own policy keeps of it."""
+        for cache in (self, *others):
+            if cache.seen or cache.formats.rounds_prompt:
+                raise PolicyError("a cache that is not empty, or whose prompt attends to what is rounded, reads its prompt alone")
+        self._readers = [self, *others]
+
     # What transformers calls.
 
     def reset(self) -> None:
@@ -111,6 +119,7 @@ class PolicyCache(Cache):
         self.gates = self.skipped = 0  # PoD: how many gates there were, and how many skipped the distant tokens
         self._layer = self._next_layer = 0
         self._pending = False
+        self._readers = [self]  # the caches that the next prompt is read for
 
     @property
     def is_compileable(self) -> bool:
@@ -178,23 +187,22 @@ class PolicyCache(Cache):
             if self.formats.rounds_prompt:
                 key, value = (rows[None] for rows in self.formats.as_read(layer, key[0], value[0]))
             out, _ = attention.usual_attention(module, query, key, value, mask, scaling, dropout, **kwargs)
-            self._take_prompt(layer, query[0], key[0], value[0], scaling, softcap, sliding_window)
+            seen = Seen(module, self.rotary, query[0], _own(key[0]), _own(value[0]), scaling, softcap, sliding_window)
+            for cache in self._readers:
+                cache._take_prompt(layer, seen)
         else:
             out = self._continue(layer, query[0], key[0], value[0], scaling, softcap, sliding_window)
             out = out.transpose(0, 1).unsqueeze(0)
         if layer == self.shape.layers - 1:
-            self._end_pass(key.shape[2])
+            for cache in self._readers:
+                cache._end_pass(key.shape[2])
+            self._readers = [self]
         return out
 
-    def _take_prompt(self, layer: int, query, key, value, scaling, softcap, window) -> None:
-        length, rows, columns = key.shape[1], None, None
-        if (needed := min(self.plan.rows, length)) > 0:
-            rows = selection.last_rows(query[:, length - needed :], key, length - needed, scaling, softcap, window)
-        if self.plan.columns:
-            columns = selection.column_sums(query, key, scaling, softcap, window)
-        self.plan.observe(rows, columns)
-        positions = torch.arange(length).expand(self.shape.kv_heads, -1)
-        self.bands[layer] = [Band(0, Rows(_own(key)), Rows(_own(value)), positions)]
+    def _take_prompt(self, layer: int, seen: Seen) -> None:
+        self.plan.observe(layer, seen)
+        positions = torch.arange(seen.key.shape[1]).expand(self.shape.kv_heads, -1)
+        self.bands[layer] = [Band(0, Rows(seen.key), Rows(seen.value), positions)]
         if self.plan.is_local:
             self._cut(layer)
 

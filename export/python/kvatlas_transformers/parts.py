@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.resources
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .errors import PolicyError
@@ -95,8 +96,8 @@ SETTINGS["heads"] = SETTINGS["streaming"]
 # What a part does; a policy has one of each kind at most, applied in this order.
 KINDS = {
     "trims layers": ("simlayerkv", "heads", "pyramid-layers", "random-layers"),
-    "selects tokens": ("dynamickv", "headkv", "lagkv", "streaming", "window", "snapkv", "pyramidkv", "adakv", "chunkkv", "h2o", "tova",
-                       "keydiff"),
+    "selects tokens": ("dynamickv", "headkv", "lagkv", "streaming", "window", "snapkv", "pyramidkv", "adakv", "chunkkv", "criticalkv", "h2o",
+                       "tova", "keydiff", "expected-attention"),
     "shares keys": ("pod",),
     "stores numbers in fewer bits": ("precision",),
 }
@@ -156,13 +157,14 @@ class Part:
     budgets: list[int] | list[list[int]] | None = None  # [layer], of HeadKV [layer][KV head]
     lowest: list[list[int]] | None = None  # [query head][layer]
     formats: list[tuple[str, str]] | None = None  # [layer]: of its keys and of its values
+    score: Callable | None = None  # the caller's own, in place of a method's
 
     def __getitem__(self, key: str):
         return self.settings[key]
 
     @property
     def kind(self) -> str:
-        return next(kind for kind, names in KINDS.items() if self.name in names)
+        return "selects tokens" if self.score else next(kind for kind, names in KINDS.items() if self.name in names)
 
     @property
     def keep(self) -> tuple[int, int]:
@@ -185,6 +187,8 @@ def read_settings(name: str, given, place: str) -> dict:
         raise PolicyError(f"{place}.budget: found {out['budget']}, expected more than the window of {out['window']}")
     if out.get("heavy") is not None and out["heavy"] > out["budget"]:
         raise PolicyError(f"{place}.heavy: found {out['heavy']}, expected at most the budget of {out['budget']}")
+    if "sink" in out and out.get("budget", out["sink"] + 1) <= out["sink"]:
+        raise PolicyError(f"{place}.budget: found {out['budget']}, expected more than the first {out['sink']} tokens")
     if "ratio" in out:
         out["keep"] = kept_of_partition(out["ratio"], out["lag"], f"{place}.ratio")
     return out

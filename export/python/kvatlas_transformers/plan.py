@@ -7,13 +7,14 @@ import torch
 
 from . import selection
 from .band import Band
-from .best_scored import ChunkKv, KeyDiff, Tova
+from .best_scored import ChunkKv, CriticalKv, KeyDiff, Scored, Tova
 from .budgets import Budgets
+from .expected_attention import ExpectedAttention
 from .h2o import H2o
 from .lagkv import LagKv
 from .layer_baseline import LayerBaseline
 from .parts import KINDS, ModelShape, Part
-from .planner import Planner
+from .planner import Planner, Seen
 from .pod import Pod
 from .simlayerkv import SimLayerKv
 from .streaming import Streaming
@@ -32,6 +33,8 @@ PLANNERS = {
     "pyramidkv": Budgets,
     "adakv": Budgets,
     "chunkkv": ChunkKv,
+    "criticalkv": CriticalKv,
+    "expected-attention": ExpectedAttention,
     "tova": Tova,
     "keydiff": KeyDiff,
     "h2o": H2o,
@@ -46,7 +49,7 @@ class Plan:
 
     def __init__(self, shape: ModelShape, parts: list[Part]):
         self.shape = shape
-        planners = {part.kind: PLANNERS[part.name](part, shape) for part in parts}
+        planners = {part.kind: (Scored if part.score else PLANNERS[part.name])(part, shape) for part in parts}
         self.trims, self.selects, self.pod, _ = (planners.get(kind) for kind in KINDS)
         self.lag = self.selects if isinstance(self.selects, LagKv) else None
         self.planners = list(planners.values())
@@ -55,8 +58,16 @@ class Plan:
         self.delay = any(planner.delay for planner in self.planners)
         self.is_local = all(planner.is_local for planner in self.planners)
 
-    def observe(self, rows: torch.Tensor | None, columns: torch.Tensor | None) -> None:
+    def observe(self, layer: int, seen: Seen) -> None:
+        """What a layer shows of the prompt, and the part of its attention that planners must see."""
+        length, rows, columns = seen.key.shape[1], None, None
+        how = seen.scaling, seen.softcap, seen.window
+        if (needed := min(self.rows, length)) > 0:
+            rows = selection.last_rows(seen.query[:, length - needed :], seen.key, length - needed, *how)
+        if self.columns:
+            columns = selection.column_sums(seen.query, seen.key, *how)
         for planner in self.planners:
+            planner.look(layer, seen)
             planner.observe(rows, columns)
 
     def observe_first_step(self, row: torch.Tensor) -> None:

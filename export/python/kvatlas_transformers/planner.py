@@ -3,9 +3,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 
 from .parts import ModelShape, Part
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the attention of a layer is handed of the prompt."""
+
+    module: Any  # the layer's attention
+    rotary: Any  # the model's module that makes the cosines and sines of RoPE, if it has one
+    query: torch.Tensor  # [heads, tokens, channels], after RoPE
+    key: torch.Tensor  # [KV heads, tokens, channels]
+    value: torch.Tensor
+    scaling: float
+    softcap: float | None
+    window: int | None
 
 
 class Planner:
@@ -20,6 +37,9 @@ class Planner:
 
     def __init__(self, part: Part, shape: ModelShape):
         self.part, self.shape = part, shape
+
+    def look(self, layer: int, seen: Seen) -> None:
+        """Called for every layer of the prompt in order, before observe()."""
 
     def observe(self, rows: torch.Tensor, columns: torch.Tensor | None) -> None:
         """Called for every layer of the prompt in order. rows [heads, rows, tokens] are at least the last rows that it

@@ -92,10 +92,15 @@ def unlike_mean_scores(keys: torch.Tensor) -> torch.Tensor:
     return -F.cosine_similarity(keys.float(), mean, dim=-1)
 
 
+def with_window(scores: torch.Tensor, window: int) -> torch.Tensor:
+    """Scores [heads, positions] with those of the window behind them: the best of all, and 1 more."""
+    return torch.cat([scores, (scores.max() + 1).expand(len(scores), window)], dim=1)
+
+
 def best_chunks(scores: torch.Tensor, window: int, chunk: int, count: int) -> torch.Tensor:
     """ChunkKV's choice among chunks of neighbouring tokens, by the scores [heads, tokens] of those before the window. Of
     equal chunks the later counts."""
-    tokens = torch.cat([scores, (scores.max() + 1).expand(len(scores), window)], dim=1).sum(0)
+    tokens = with_window(scores, window).sum(0)
     whole = tokens.shape[0] // chunk * chunk
     chunks = tokens[:whole].view(-1, chunk).mean(1)
     if whole < tokens.shape[0]:

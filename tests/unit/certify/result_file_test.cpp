@@ -88,6 +88,41 @@ TEST(ResultFiles, KvpressAsPandasWritesThem) {
   EXPECT_THAT(doubts_of({&kv4, 1}), IsEmpty());  // metrics.json, as its scorer makes it
 }
 
+TEST(ResultFiles, AnsweredPrompts) {
+  const ResultFolder folder;
+  const auto path = folder.write(
+      "kv4.jsonl",
+      R"({"id": "a", "task": "passkey", "group": "passkey/7", "answers": ["1234"], "generated": " 1299"})"
+      "\n"
+      R"({"id": "b", "task": "needle", "answers": ["12", "34"], "text": "Two?", "generated": "12"})"
+      "\n"
+      R"({"id": "c", "answers": ["x"], "metric": "exact", "context": "C", "input": "Q", "generated": "x"})");
+  const auto file = read_one(path);
+  EXPECT_EQ(file.format, "kvatlas");
+  ASSERT_THAT(file.answers, SizeIs(3));
+  EXPECT_EQ(file.answers[0].task, "passkey");
+  EXPECT_EQ(file.answers[0].text, "passkey/7");
+  EXPECT_EQ(file.answers[1].text, "b");
+  EXPECT_EQ(file.answers[2].where, "kv4.jsonl:3");
+  std::vector<double> scores;
+  for (const auto& answer : file.answers) scores.push_back(answer.score);
+  EXPECT_THAT(scores, ElementsAre(0.0, 0.5, 1.0));
+  // Another prompt, other answers or another metric are another question.
+  const auto other = read_one(folder.write(
+      "other.jsonl",
+      R"({"id": "b", "task": "needle", "answers": ["12", "34"], "text": "Three?", "generated": "12"})"));
+  EXPECT_NE(other.answers[0].same, file.answers[1].same);
+  const auto refused = [&](const char* line) {
+    return error_of([&] { read_one(folder.write("x.jsonl", line)); });
+  };
+  EXPECT_THAT(refused(R"({"id": "b", "answers": [], "generated": "12"})"),
+              AllOf(HasSubstr("line 1"), HasSubstr("no answers")));
+  EXPECT_THAT(refused(R"({"id": "b", "answers": ["1"], "generated": ["12"]})"),
+              HasSubstr("'generated' is neither a text nor a number"));
+  EXPECT_THAT(refused(R"({"id": "b", "answers": ["1"], "metric": "luck", "generated": "12"})"),
+              HasSubstr("luck"));
+}
+
 TEST(ResultFiles, Ruler) {
   const ResultFolder folder;
   const auto path = folder.write("niah_multivalue.jsonl",

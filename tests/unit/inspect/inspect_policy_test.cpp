@@ -131,6 +131,11 @@ TEST_F(InspectPolicy, PolicyAsText) {
     EXPECT_THAT(shown.err, AnyOf(HasSubstr("give the model with --model and the prompt's tokens"),
                                  HasSubstr("memory is of prompts of a length")));
   }
+  shown = run_kvatlas({"inspect", text, "--json"});  // a document of any model
+  const auto document = nlohmann::json::parse(shown.out);
+  EXPECT_FALSE(document.contains("model"));
+  EXPECT_EQ(document.at("baseline").at("settings").at("budget"), 64);
+  EXPECT_EQ(document.at("baseline").at("settings").at("window"), 16);
   shown = run_kvatlas({"inspect", "snapkv:budget=0", "--model", path_, "--context", "960"});
   EXPECT_EQ(shown.status, 2);
   EXPECT_THAT(shown.err, HasSubstr("budget"));

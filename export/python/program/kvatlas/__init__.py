@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .answers import Answer, Picture, check, evaluate
+    from .answers import Answer, Picture, certify, check, evaluate
     from .capturing import capture
     from .errors import KvatlasError
     from .model import Model
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 _PLACES = {
-    "answers": ("Answer", "Picture", "check", "evaluate"),
+    "answers": ("Answer", "Picture", "certify", "check", "evaluate"),
     "errors": ("KvatlasError",),
     "model": ("Model",),
     "policy": ("Policy", "Section"),

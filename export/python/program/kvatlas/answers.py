@@ -99,15 +99,21 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What `evaluate` or `check` found. `document` is what the program printed."""
+    """What `evaluate`, `check` or `certify` found. `document` is what the program printed."""
 
     document: dict[str, Any]
     policies: dict[str, Any]  # the policy document with what was found, for pictures; empty: there is none
-    met: bool = True  # whether a check passed
+    met: bool = True  # whether a check passed, or a loss is surely small enough
+
+    def judged(self) -> list[dict[str, Any]]:
+        """What the program says of each policy, or of each run that was certified."""
+        if "runs" not in self.document:
+            return self.document["policies"]
+        return [{"policy": row["run"]} | {key: value for key, value in row.items() if key != "run"} for row in self.document["runs"]]
 
     def rows(self, task: str | None = None) -> list[dict[str, Any]]:
         """A row for each policy, the full cache among them; task: its figures on that task alone."""
-        rows = self.document["policies"]
+        rows = self.judged()
         if task is not None:
             if missing := [row["policy"] for row in rows if task not in row.get("tasks", {})]:
                 raise KvatlasError(f"{missing[0]} has no figures of {task!r}, only of {', '.join(rows[0].get('tasks', {})) or 'all prompts together'}")
@@ -119,19 +125,26 @@ class Answer:
 
     def plot(self, what: str = "comparison", **options: Option) -> Picture:
         if not self.policies:
-            raise KvatlasError("a check has no pictures: evaluate() has")
+            raise KvatlasError("a verdict has no pictures: evaluate() has")
         return drawn_of_document(what, self.policies, (), **options)
 
     def __repr__(self) -> str:
-        return f"<kvatlas answer about {len(self.document['policies'])} policies>"
+        return f"<kvatlas answer about {len(self.judged())} {'runs' if 'runs' in self.document else 'policies'}>"
 
     def _repr_html_(self) -> str:
         return table_html(self.rows())
 
 
-def evaluate(model: str | os.PathLike, policy: str | os.PathLike, against: Sequence[str] = (), **options: Option) -> Answer:
+def evaluate(model: Any, policy: str | os.PathLike | None = None, against: Sequence[str] = (), **options: Any) -> Answer:
     """`kvatlas evaluate`: what policies cost, tried on the model. policy: a document's file, or a policy as text; against:
-    more policies as text. Options are the command's, with "_" for "-"."""
+    more policies as text. Options are the command's, with "_" for "-".
+
+    model may also be a transformers model in memory: evaluate(model, policies=[...], scorers={"mine": f}, budget=128,
+    tokenizer=tokenizer, tasks="needle"), as docs/python.md describes; other options are those of `capture`."""
+    if not isinstance(model, (str, os.PathLike)):
+        from .evaluating import evaluate_in_memory
+
+        return evaluate_in_memory(model, [*([] if policy is None else [policy]), *against], **options)
     document = json.loads(run("evaluate", model=model, policy=policy, against=list(against) or None, json=True, **options))
     card = json.loads(run("inspect", model, json=True))
     full, *others = document["policies"]
@@ -144,4 +157,15 @@ def evaluate(model: str | os.PathLike, policy: str | os.PathLike, against: Seque
 def check(policy: str | os.PathLike, model: str | os.PathLike, **options: Option) -> Answer:
     """`kvatlas check`: whether a policy still loses no more than it may; `met` says so, undecided counts as not."""
     said, status = run_for((NOT_MET,), "check", policy, model=model, json=True, **options)
+    return Answer(json.loads(said), {}, status == 0)
+
+
+def certify(compressed: str | os.PathLike | Sequence[str | os.PathLike], full: str | os.PathLike | Sequence[str | os.PathLike],
+            **options: Option) -> Answer:  # fmt: skip
+    """`kvatlas certify`: what runs that other tools wrote lose to the run with the full cache; `met` as with check."""
+
+    def listed(paths: Any) -> list[str]:
+        return [os.fspath(paths)] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]
+
+    said, status = run_for((NOT_MET,), "certify", *listed(compressed), "--full", *listed(full), json=True, **options)
     return Answer(json.loads(said), {}, status == 0)
