@@ -29,7 +29,8 @@ DEMO_MODEL = CACHE / "kvatlas/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 # What a page's words stand for. Models that take minutes are the tiny one, M.
 WORDS = {
-    "SmolLM2-135M-Instruct.Q4_1.gguf": "M", "org/model": "M", "org/model@v1.0": "M", "MODEL": "M", "MODEL.gguf": "M", "./Llama-3.1-8B": "M",
+    "SmolLM2-135M-Instruct.Q4_1.gguf": "M", "org/model": "M", "org/model@v1.0": "M", "llama3.2:1b": "M",
+    "lmstudio:org/name/file.gguf": "M", "MODEL": "M", "MODEL.gguf": "M", "./Llama-3.1-8B": "M",
     "demo/smollm2.h5": "p.h5", "demo/policy.json": "policy.json",
     "R": "kvpress", "DIR": "exported",
 }
