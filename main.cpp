@@ -4,7 +4,6 @@
 // (KVATLAS_ENGINE) has all of them.
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -64,14 +63,7 @@ bool is_of_engine(std::string_view word) {
 }
 
 [[noreturn]] void become_engine(char** argv) {
-  // LibTorch's threads wait for each other by spinning, which on a machine that does something else
-  // besides is several times slower than sleeping. So they spin for some microseconds, in which the
-  // next work mostly comes while tokens are generated, and then sleep. OpenMP takes its settings
-  // from the environment as it is loaded.
-  if (!std::getenv("OMP_WAIT_POLICY")) {
-    setenv("OMP_WAIT_POLICY", "passive", 1);
-    setenv("GOMP_SPINCOUNT", "1000", 0);
-  }
+  kvatlas::let_threads_sleep();
   become(kEngineProgram, argv, "is a part of this program: install it anew, or run ./dev build");
 }
 #elif !KVATLAS_HAS_TORCH
@@ -133,7 +125,6 @@ kvatlas::reference::KnownValues known_values() {
           {"--what", kvatlas::viewer::known_pictures()},
           {"--colours", kvatlas::viewer::known_colours()}};
 }
-
 #endif
 
 }  // namespace
@@ -142,12 +133,13 @@ int main(int argc, char** argv) {
   const kvatlas::reference::Build build = {KVATLAS_VERSION, KVATLAS_COMMIT, KVATLAS_TORCH_VERSION,
                                            KVATLAS_CUDA_VERSION};
   return kvatlas::run_program(argc, argv, version_text(build), [=, &build](CLI::App& app) {
+#if !KVATLAS_ENGINE
+    if (argc > 1 && is_of_engine(argv[1])) become_engine(argv);
+#endif
     add_commands(app, argv);
     kvatlas::reference::add_doctor_command(app, build);
 #if KVATLAS_ENGINE
     kvatlas::reference::add_reference_command(app, KVATLAS_VERSION, known_values());
-#else
-    if (argc > 1 && is_of_engine(argv[1])) become_engine(argv);
 #endif
   });
 }

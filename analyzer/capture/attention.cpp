@@ -241,16 +241,12 @@ Attended attend_blocks(const Attention& io) {
 /// Of fewer rows behind a long prompt most lanes of our own kernels would be idle.
 constexpr std::int64_t kFewestRows = 16;
 
-bool has_kernel(const at::Tensor& query) {
-  return is_float_on_cpu(query) || is_multiplied_as_pairs(query);
-}
-
 }  // namespace
 
 Attended attend(const Attention& io) {
   const std::int64_t n = io.query.size(1), n_all = io.key.size(1);
   const bool causal = !io.proximal && !io.shared && !io.seen && n > 1;
-  if (causal && has_kernel(io.query) && (n == n_all || n >= kFewestRows))
+  if (causal && has_product(io.query) && (n == n_all || n >= kFewestRows))
     return attend_by_kernel(io);
   const bool plain =
       causal && io.softcap == 0.0 && (io.window.chunks || io.window.first_key(n_all - 1) == 0);

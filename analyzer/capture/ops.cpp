@@ -24,6 +24,10 @@
 namespace kvatlas::capture {
 namespace {
 
+bool is_float_on_cpu(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat;
+}
+
 /// Calls fn with a value of the type that our kernels read the tensor as; false where they do not.
 template <class Fn>
 bool with_kernel(const at::Tensor& tensor, const Fn& fn) {
@@ -39,10 +43,6 @@ bool with_kernel(const at::Tensor& tensor, const Fn& fn) {
 // oneDNN lays a matrix out by how many rows it will be multiplied with. From 8 on that is the same.
 constexpr std::int64_t kRowsOfPacked = 1024;
 
-bool has_product(const at::Tensor& tensor) {
-  return is_float_on_cpu(tensor) || is_multiplied_as_pairs(tensor);
-}
-
 /// LibTorch's own linear calls MKL, which on some processors is far slower than oneDNN: 117 against
 /// 222 GFLOP/s (AMD Zen 4). A LibTorch without oneDNN lacks these operations.
 std::optional<c10::OperatorHandle> one_dnn_operation(const char* name) {
@@ -51,14 +51,11 @@ std::optional<c10::OperatorHandle> one_dnn_operation(const char* name) {
 
 }  // namespace
 
-bool is_float_on_cpu(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat;
-}
-
-bool is_multiplied_as_pairs(const at::Tensor& tensor) {
+bool has_product(const at::Tensor& tensor) {
   static const bool has_pairs =
       !processor().bfloat16().empty() && one_dnn_operation("mkldnn::_linear_pointwise");
-  return has_pairs && tensor.is_cpu() && tensor.scalar_type() == at::kBFloat16;
+  return is_float_on_cpu(tensor) ||
+         (has_pairs && tensor.is_cpu() && tensor.scalar_type() == at::kBFloat16);
 }
 
 at::Tensor packed(const at::Tensor& weight) {

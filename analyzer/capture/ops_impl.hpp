@@ -16,9 +16,9 @@
 // kernels, anything else to LibTorch's operations.
 namespace kvatlas::capture {
 
-bool is_float_on_cpu(const at::Tensor& tensor);
-/// Whether it is bfloat16 on a processor that multiplies such numbers two by two.
-bool is_multiplied_as_pairs(const at::Tensor& tensor);
+/// Whether oneDNN's products and our own attention take it: on the CPU float32, and bfloat16 where
+/// the processor multiplies such numbers two by two.
+bool has_product(const at::Tensor& tensor);
 
 /// A matrix laid out for `linear`, which alone can read it then: up to a third faster for a few
 /// rows. The matrix itself where there is no such layout.

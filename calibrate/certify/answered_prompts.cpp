@@ -3,6 +3,7 @@
 // as `evaluate` would score it. kvatlas's own package writes such files.
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.hpp"
 #include "calibrate/certify/formats_impl.hpp"
 #include "data/prompts.hpp"
 #include "data/scores.hpp"
@@ -27,9 +28,7 @@ void read_answered_prompts(const Source& source, const ReadRequest& request, Res
     const bool told = has_prompt(line);
     if (!told) line["text"] = "not told";
     if (!request.metric.empty()) line["metric"] = request.metric;
-    auto prompts =
-        data::parse_line(line.dump(-1, ' ', false, json::error_handler_t::replace), {where, {}})
-            .prompts;
+    auto prompts = data::parse_line(json_text(line), {where, {}}).prompts;
     if (prompts.size() != 1)
       fail(ErrorCode::unreadable, "is of ", prompts.size(), " prompts, expected one");
     const data::Prompt& prompt = prompts.front();
@@ -37,9 +36,8 @@ void read_answered_prompts(const Source& source, const ReadRequest& request, Res
     Answer answer;
     answer.task = prompt.task.empty() ? "prompts" : prompt.task;
     answer.key = prompt.id;
-    answer.same =
-        data::metric_name(prompt) + (told ? short_key(prompt.as_text()) : "") +
-        short_key(json(prompt.answers).dump(-1, ' ', false, json::error_handler_t::replace));
+    answer.same = data::metric_name(prompt) + (told ? short_key(prompt.as_text()) : "") +
+                  short_key(json_text(json(prompt.answers)));
     answer.text = prompt.group.empty() ? prompt.id : prompt.group;
     answer.group = group_of(given, request);
     answer.score = data::score(prompt, text_member(given, kGenerated));

@@ -4,10 +4,11 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include "base/surroundings.hpp"
 
 namespace kvatlas::bench {
 
@@ -39,11 +40,7 @@ inline double peak_megabytes(int who = RUSAGE_SELF) {
 /// and is status 1.
 template <class Run>
 int run_bench(Run run, int argc, char** argv) {
-  if (!std::getenv("OMP_WAIT_POLICY")) {
-    setenv("OMP_WAIT_POLICY", "passive", 1);
-    setenv("GOMP_SPINCOUNT", "1000", 0);
-    execv("/proc/self/exe", argv);
-  }
+  if (let_threads_sleep()) execv("/proc/self/exe", argv);
   try {
     run(argc, argv);
     return 0;

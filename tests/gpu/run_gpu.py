@@ -9,7 +9,6 @@ that passed: the report says which, and the exit status is 1.
 """
 import argparse
 import concurrent.futures
-import contextlib
 import json
 import os
 import re
@@ -97,8 +96,8 @@ def families(steps):
     """Side by side: most of a test's time goes into the starts of two programs that open LibTorch."""
     shards = min(8, os.cpu_count() or 1)
     with concurrent.futures.ThreadPoolExecutor(shards) as pool:
-        parts = [pool.submit(steps.passed, "golden_gpu", "Gpu/GpuProfile.*", GTEST_TOTAL_SHARDS=str(shards), GTEST_SHARD_INDEX=str(shard))
-                 for shard in range(shards)]
+        parts = [pool.submit(steps.passed, "golden_gpu", "Gpu/GpuProfile.*", GTEST_TOTAL_SHARDS=str(shards),
+                             GTEST_SHARD_INDEX=str(shard)) for shard in range(shards)]
         return f"{sum(part.result() for part in parts)} of golden_gpu"
 
 
@@ -120,23 +119,16 @@ def kernels(steps):
     return "\n".join(["| kernel | ms | rate, share of the limit, time beside LibTorch |", "|---|---|---|", *rows])
 
 
-@contextlib.contextmanager
-def shape_of_8b(steps):
-    """A checkpoint of that shape with random weights."""
+def capture(steps):
     folder = steps.build / "8b"
     shutil.rmtree(folder, ignore_errors=True)  # of a run that was cut
     folder.mkdir()
     try:
         write_checkpoint(folder, LAYERS_OF_8B)
-        yield folder
+        out = steps.run(steps.build / "bench/bench_profile", folder, 4096, 32768, "--device", steps.device,
+                        "--dtype", "bfloat16", most=150)
     finally:
         shutil.rmtree(folder)
-
-
-def capture(steps):
-    with shape_of_8b(steps) as folder:
-        out = steps.run(steps.build / "bench/bench_profile", folder, 4096, 32768, "--device", steps.device, "--dtype", "bfloat16",
-                        most=150)
     rows = ["| tokens | forward s | statistics s, ratio | with columns and maps s, ratio |", "|---|---|---|---|"]
     for row in map(json.loads, out.splitlines()):
         some = row["statistics"]
