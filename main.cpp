@@ -56,9 +56,9 @@ constexpr EngineCommand kOfEngine[] = {{"profile", kvatlas::kProfileSummary},
                                        {"check", kvatlas::kCheckSummary},
                                        {"calibrate", kvatlas::kCalibrateSummary}};
 
-/// Also what shows the options of all commands, which the engine alone knows.
+/// Also what prints the options of all commands, which the engine alone knows.
 bool is_of_engine(std::string_view word) {
-  return word == "reference" || word == "--help-all" ||
+  return word == "reference" ||
          std::ranges::any_of(kOfEngine, [&](const auto& command) { return word == command.name; });
 }
 
@@ -140,6 +140,8 @@ int main(int argc, char** argv) {
     kvatlas::reference::add_doctor_command(app, build);
 #if KVATLAS_ENGINE
     kvatlas::reference::add_reference_command(app, KVATLAS_VERSION, known_values());
+#else
+    app.add_subcommand("reference", kvatlas::reference::kReferenceSummary);
 #endif
   });
 }

@@ -51,6 +51,9 @@ std::string bash_completion(const Command& program);
 std::string zsh_completion(const Command& program);
 std::string fish_completion(const Command& program);
 
+inline constexpr char kReferenceSummary[] =
+    "Print the man page, a shell's completion, or the command line as JSON";
+
 /// `kvatlas reference`: prints one of them, for the program that `app` is.
 void add_reference_command(CLI::App& app, const std::string& version, KnownValues known);
 

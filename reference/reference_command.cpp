@@ -10,8 +10,7 @@
 namespace kvatlas::reference {
 
 void add_reference_command(CLI::App& app, const std::string& version, KnownValues known) {
-  CLI::App* command = app.add_subcommand(
-      "reference", "Print the man page, a shell's completion, or the command line as JSON");
+  CLI::App* command = app.add_subcommand("reference", kReferenceSummary);
   const auto format = std::make_shared<std::string>();
   add_option(*command, "format", *format, "FORMAT", "man, bash, zsh, fish or json")
       ->required()

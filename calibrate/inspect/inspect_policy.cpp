@@ -301,8 +301,11 @@ void inspect_policy(const std::string& path, const InspectOptions& o) {
   std::optional<model::CacheCard> header;
   if (is_policy_text(path)) {
     if (o.as_json && o.model.empty() && o.context == 0) {
-      auto document = parse_json(document_text(document_of(parse_policy(path), {})));
-      document.erase("model");  // it is any model's
+      // The document is any model's: one that a document can have stands there and goes again.
+      ModelInfo any;
+      any.layers = any.heads = any.kv_heads = any.head_dim = 1;
+      auto document = parse_json(document_text(document_of(parse_policy(path), any)));
+      document.erase("model");
       std::cout << canonical_json(document);
       return;
     }
