@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the pictures of README.md and docs/ that show the demo's model on 20 prompts of 1024 tokens, of 20 texts.
+
+    tests/docs/pictures.py build/bin/kvatlas FOLDER [NAME …]
+
+The profile, the documents and the report are made in FOLDER where they are not there yet. The window is drawn on a
+display of its own and the report in Chromium: apt-get install xvfb xdotool imagemagick chromium."""
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+MODEL = CACHE / "kvatlas/SmolLM2-135M-Instruct.Q4_1.gguf"
+SAMPLES = ("--task", "needle", "--task", "passkey:haystack=prose", "--lengths", "1024", "--depths", "0.5", "--seeds", "10")
+WINDOW = "1440x860"
+DISPLAY = ":97"
+
+# What is made once, by its name in FOLDER: the words that make it, in which a name stands for its file.
+FILES = {
+    "smollm2.h5": ("profile", "--model", MODEL, *SAMPLES, "--initial", "4,16", "--recent", "240,256", "--new", "8", "--map-samples", "2"),
+    "policy.json": ("calibrate", "simlayerkv", "--model", MODEL, "-p", "smollm2.h5", "--recent", "256"),
+    "budgets.json": ("calibrate", "dynamickv", "-p", "smollm2.h5", "--budget", "256"),
+    "report.html": ("report", "smollm2.h5", "policy.json", "budgets.json"),
+}
+
+# render: the document, and its words. view: the window. report: what the page's address shows.
+PICTURES = {
+    "simlayerkv-layers": ("render", "policy.json", "lazy-layers", "720x360"),
+    "simlayerkv-scores": ("render", "policy.json", "lazy-scores", "720x360"),
+    "dynamickv-budgets": ("render", "budgets.json", "budgets", "820x520"),
+    "lazy": ("view", "policy.json", "lazy"),
+    "report": ("report", "maps"),
+}
+
+
+def made(program, folder, name):
+    """The file, after it and what it is made of are there."""
+    path = folder / name
+    if not path.exists():
+        words = [made(program, folder, word) if word in FILES else word for word in FILES[name]]
+        print(f"pictures: {name}", file=sys.stderr)
+        subprocess.run([program, *words, "-o", path], check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
+def window(program, files, screen, picture):
+    """What the window shows once it has come to rest."""
+    display = subprocess.Popen(["Xvfb", DISPLAY, "-screen", "0", f"{WINDOW}x24"], stderr=subprocess.DEVNULL)
+    environment = {**os.environ, "DISPLAY": DISPLAY, "XDG_CONFIG_HOME": str(picture.parent / "settings")}
+    try:
+        time.sleep(2)
+        viewer = subprocess.Popen([program, "view", *files, "--screen", screen], env=environment)
+        found = subprocess.run(["xdotool", "search", "--sync", "--onlyvisible", "--name", "kvatlas"], env=environment, check=True,
+                               capture_output=True, text=True).stdout.split()[-1]
+        subprocess.run(["xdotool", "windowmove", found, "0", "0", "windowsize", found, *WINDOW.split("x")], env=environment, check=True)
+        time.sleep(8)
+        subprocess.run(["import", "-window", found, picture], env=environment, check=True)
+        viewer.terminate()
+        viewer.wait()
+    finally:
+        display.terminate()
+        display.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kvatlas", type=pathlib.Path)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PICTURES))
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    profile = made(given.kvatlas, given.folder, "smollm2.h5")
+    for name in given.names or PICTURES:
+        kind, *words = PICTURES[name]
+        picture = given.folder / f"{name}.png"
+        if kind == "render":
+            document = made(given.kvatlas, given.folder, words[0])
+            subprocess.run([given.kvatlas, "render", profile, document, "--what", words[1], "--size", words[2], "-o", picture, "--force"], check=True)
+        elif kind == "view":
+            window(given.kvatlas, [profile, made(given.kvatlas, given.folder, words[0])], words[1], picture)
+        else:
+            page = made(given.kvatlas, given.folder, "report.html").resolve()
+            subprocess.run(["chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1280,860", "--virtual-time-budget=8000",
+                            f"--screenshot={picture}", f"{page.as_uri()}#{words[0]}"], check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(["convert", picture, "-strip", DOCS / f"pictures/{name}.png"], check=True)
+
+
+if __name__ == "__main__":
+    main()
