@@ -104,7 +104,7 @@ def main():
             window(given.kvatlas, [profile, made(given.kvatlas, given.folder, words[0])], words[1], picture)
         else:
             report_maps(made(given.kvatlas, given.folder, "report.html"), picture)
-        subprocess.run(["convert", picture, "-strip", DOCS / f"pictures/{name}.png"], check=True)
+        subprocess.run(["convert", picture, "-strip", "+dither", "-colors", "256", f"png8:{DOCS}/pictures/{name}.png"], check=True)
 
 
 if __name__ == "__main__":
