@@ -21,6 +21,7 @@
 
 #include "tests/gui/recording_screen.hpp"
 #include "viewer/screens/control_bar.hpp"
+#include "viewer/screens/live_screen.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -65,6 +66,33 @@ TEST(MainWindow, ScreensAreMadeWhenFirstShown) {
   EXPECT_EQ(RecordingScreen::made, 2);
   EXPECT_FALSE(shown.window().show_screen("three"));
   EXPECT_EQ(shown.window().screen()->id(), "lazy");
+}
+
+TEST(MainWindow, EveryChartHasRoomInAWindowOfAnySize) {
+  SmallSession small;
+  MainWindow window(small.session(),
+                    QString::fromStdString((small.folder() / "viewer.ini").string()));
+  window.show();
+  std::size_t seen = 0;
+  for (const QSize& size :
+       {QSize(1024, 700), QSize(1280, 760), QSize(1600, 1000), QSize(2560, 1440)}) {
+    window.resize(size);
+    for (const auto& entry : screens()) {
+      ASSERT_TRUE(window.show_screen(entry.id));
+      const auto* live = qobject_cast<LiveScreen*>(window.screen());
+      ASSERT_TRUE(wait_until([&] { return !live || live->settled(); })) << entry.id;
+      QCoreApplication::processEvents();
+      for (const ChartView* view : window.screen()->findChildren<ChartView*>()) {
+        if (!view->isVisible()) continue;
+        ++seen;
+        EXPECT_GE(view->width(), view->minimumSizeHint().width())
+            << size.width() << " " << view->accessibleName().toStdString();
+        EXPECT_GE(view->height(), view->minimumSizeHint().height())
+            << size.width() << " " << view->accessibleName().toStdString();
+      }
+    }
+  }
+  EXPECT_GT(seen, 40u);
 }
 
 TEST(MainWindow, EveryListedScreenCanBeShown) {
