@@ -3,6 +3,8 @@
 #include "viewer/frame/main_window.hpp"
 
 #include <QAbstractItemModelTester>
+#include <QApplication>
+#include <QCheckBox>
 #include <QComboBox>
 #include <QDockWidget>
 #include <QInputDialog>
@@ -12,8 +14,11 @@
 #include <QPushButton>
 #include <QScrollBar>
 #include <QSpinBox>
+#include <QStyleOption>
 #include <QTableView>
 #include <QTreeWidget>
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 
@@ -93,6 +98,36 @@ TEST(MainWindow, EveryChartHasRoomInAWindowOfAnySize) {
     }
   }
   EXPECT_GT(seen, 40u);
+}
+
+/// How much brighter one colour is than another, from 1 (WCAG's contrast ratio).
+double contrast(const QColor& one, const QColor& other) {
+  const auto luminance = [](const QColor& colour) {
+    const auto linear = [](double part) {
+      return part <= 0.04045 ? part / 12.92 : std::pow((part + 0.055) / 1.055, 2.4);
+    };
+    return 0.2126 * linear(colour.redF()) + 0.7152 * linear(colour.greenF()) +
+           0.0722 * linear(colour.blueF());
+  };
+  const double a = luminance(one) + 0.05, b = luminance(other) + 0.05;
+  return std::max(a, b) / std::min(a, b);
+}
+
+TEST(Theme, CheckBoxesAreSeenOnLightAndDarkGrounds) {
+  auto& application = *qobject_cast<QApplication*>(QApplication::instance());
+  for (const bool dark : {true, false}) {
+    apply_theme(application, make_theme(dark, QApplication::font()));
+    QCheckBox box(QStringLiteral("a choice"));
+    box.resize(box.sizeHint());
+    QStyleOptionButton option;
+    option.initFrom(&box);
+    const QRect indicator =
+        box.style()->subElementRect(QStyle::SE_CheckBoxIndicator, &option, &box);
+    const QImage image = box.grab().toImage();
+    const QColor edge = image.pixelColor(indicator.left(), indicator.center().y());
+    EXPECT_GE(contrast(edge, box.palette().color(QPalette::Window)), 3) << dark;
+    EXPECT_GE(contrast(edge, image.pixelColor(indicator.center())), 3) << dark;
+  }
 }
 
 TEST(MainWindow, EveryListedScreenCanBeShown) {
