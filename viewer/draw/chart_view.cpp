@@ -16,6 +16,10 @@
 
 namespace kvatlas::viewer {
 
+namespace {
+constexpr int kLeastWidth = 280;
+}
+
 struct ChartView::State {
   ChartDrawing drawing;
   Theme theme = make_theme(false, QGuiApplication::font());
@@ -44,10 +48,10 @@ ChartView::ChartView(QWidget* parent) : QWidget(parent), state_(std::make_unique
 ChartView::~ChartView() = default;
 
 QSize ChartView::sizeHint() const { return {640, 400}; }
-QSize ChartView::minimumSizeHint() const { return {280, state_->least_height}; }
+QSize ChartView::minimumSizeHint() const { return {kLeastWidth, state_->least_height}; }
 
 void ChartView::find_least_height() {
-  const double height = viewer::least_height(chart(), state_->theme, std::max(width(), 280));
+  const double height = state_->drawing.least_height(std::max(width(), kLeastWidth));
   if (state_->least_height == static_cast<int>(height)) return;
   state_->least_height = static_cast<int>(height);
   updateGeometry();
@@ -93,12 +97,14 @@ void ChartView::line_up(ChartView& one, ChartView& other) {
       joined(one.state_->drawing.own_frame(), other.state_->drawing.own_frame());
   for (ChartView* view : {&one, &other}) {
     view->state_->drawing.set_frame(both);
+    view->find_least_height();
     view->paint_anew();
   }
 }
 
 void ChartView::stand_alone() {
   state_->drawing.set_frame({});
+  find_least_height();
   paint_anew();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/screens/live_screen.hpp"
 
+#include <QEvent>
 #include <QLabel>
 #include <QScrollArea>
 #include <QSplitter>
@@ -35,6 +36,12 @@ class SplitParts : public QSplitter {
   }
 
  protected:
+  /// A part that needs another room is told on, which QSplitter does not do.
+  bool event(QEvent* event) override {
+    if (event->type() == QEvent::LayoutRequest) updateGeometry();
+    return QSplitter::event(event);
+  }
+
   void resizeEvent(QResizeEvent* event) override {
     int needed = 0;
     for (const QSize& size : least_sizes()) needed += size.width() + handleWidth();
@@ -81,6 +88,7 @@ LiveScreen::LiveScreen(Session& session, QWidget* parent)
   message_->setAlignment(Qt::AlignCenter);
   message_->setMargin(40);
   message_->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
+  area_->setObjectName(QStringLiteral("page"));
   area_->setFrameShape(QFrame::NoFrame);
   area_->setWidgetResizable(true);
   area_->setWidget(page_);
