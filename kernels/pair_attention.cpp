@@ -48,6 +48,16 @@ inline std::uint32_t pair_at(const Bf16* at) {
   return bits;
 }
 
+/// A weight as the nearest bfloat16; halves go up, for a weight is never NaN.
+HWY_INLINE void store_weight(hn::Vec<Lanes> weight, Bf16* HWY_RESTRICT p) {
+  const hn::RebindToUnsigned<Lanes> du32;
+  const hn::RebindToSigned<Lanes> di32;
+  const hn::Rebind<std::uint16_t, Lanes> du16;
+  const auto rounded = hn::Add(hn::BitCast(du32, weight), hn::Set(du32, 0x8000));
+  const auto upper = hn::DemoteTo(du16, hn::BitCast(di32, hn::ShiftRight<16>(rounded)));
+  hn::StoreU(upper, du16, reinterpret_cast<std::uint16_t*>(p));
+}
+
 /// What a thread works on.
 class PairTask {
  public:
@@ -159,22 +169,20 @@ class PairTask {
     std::fill(scores + high, scores + end, -std::numeric_limits<float>::infinity());
     float& top = top_[static_cast<std::size_t>(row)];
     float& total = total_[static_cast<std::size_t>(row)];
-    const auto scale = hn::Set(d, io_.soft_cap > 0 ? 1.0f : io_.scale);
+    const float scale = io_.soft_cap > 0 ? 1.0f : io_.scale;
     auto largest = hn::Set(d, top);
-    for (std::int64_t c = begin; c < end; c += kLanes) {
-      const auto score = hn::Mul(hn::Load(d, scores + c), scale);
-      hn::Store(score, d, scores + c);
-      largest = hn::Max(largest, score);
-    }
+    for (std::int64_t c = begin; c < end; c += kLanes)
+      largest = hn::Max(largest, hn::Mul(hn::Load(d, scores + c), hn::Set(d, scale)));
     const float before = top;
     top = hn::GetLane(hn::MaxOfLanes(d, largest));
-    const auto log2e = hn::Set(d, 1.4426950408889634f), most = hn::Set(d, top);
+    constexpr float kLog2E = 1.4426950408889634f;
+    const auto by_log2e = hn::Set(d, scale * kLog2E), most = hn::Set(d, top * kLog2E);
     auto sum = hn::Zero(d);
     std::fill_n(weights, begin, Bf16{});
     for (std::int64_t c = begin; c < end; c += kLanes) {
-      const auto weight = exp2(d, hn::Mul(hn::Sub(hn::Load(d, scores + c), most), log2e));
+      const auto weight = exp2(d, hn::MulSub(hn::Load(d, scores + c), by_log2e, most));
       sum = hn::Add(sum, weight);
-      store(weight, d, weights + c);
+      store_weight(weight, weights + c);
     }
     std::fill(weights + end, weights + std::max(end, width), Bf16{});
     const float shrink = std::exp(before - top);

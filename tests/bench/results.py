@@ -273,6 +273,7 @@ TABLES = {
     "length": Table("length", RUNS["length"].policies, ("held", "1024 tokens", "2048 tokens", "4096 tokens"), ("demo",)),
     "pod": Table("short", [POD, f"{POD},prefill=shared", f"{POD}+snapkv:budget=512", "snapkv:budget=512"]),
     "digits": Table("digits", RUNS["digits"].policies, ("held", "score", "digits in place")),
+    "digits-long": Table("digits-long", [policy for policy in LAGS if policy.endswith(("1/2", "1/8"))], ("held", "score", "digits in place"), ("demo",)),
     "reading": Table("reading", RUNS["reading"].policies, ("read a token", "prompt read", "points lost"), ("demo",)),
     "turns": Table("turns", RUNS["turns"].policies, ("held", "question 1", "question 2"), ("demo",)),
 }
@@ -343,6 +344,15 @@ def served_table(folder):
     body = [[f"{sum(rate > 0.5 for rate in row['lazy_rates'])} of {len(row['lazy_rates'])}", f"{100 * (1 - row['kept_share']):.0f} %",
              COLUMNS["score"](row), COLUMNS["points lost"](row)] for row in found]
     return "\n".join(markdown(["lazy layers in vLLM (`evaluate --as vllm`)", "cache saved", "score", "points lost"], body)) + "\n" if body else None
+
+
+def ruler_table(folder):
+    """Scores of the full cache by task, and what each policy loses of them."""
+    rows = rows_of(folder, "demo", "ruler")
+    policies = [policy for policy in rows if policy != "full"]
+    body = [[f"`{task}`", interval(of["score"], 2), *(interval(rows[policy]["tasks"][task]["loss"], 0, 100) for policy in policies)]
+            for task, of in rows.get("full", {}).get("tasks", {}).items()]
+    return "\n".join(markdown(["task", "full: score", *(f"`{policy}`: points lost" for policy in policies)], body)) + "\n" if body else None
 
 
 def printed(folder, entry, title):
@@ -472,7 +482,7 @@ def write_page(folder, page):
     text = page.read_text()
     write_files(folder, page.parent / "results")
     made_of = {name: table(folder, wanted) for name, wanted in TABLES.items()}
-    made_of |= {"budgets": budgets_table(folder), "agreement": agreement_table(folder), "answers": answers_table(folder), "batches": batches_table(folder), "files": files_table(page.parent / "results")}
+    made_of |= {"budgets": budgets_table(folder), "agreement": agreement_table(folder), "answers": answers_table(folder), "batches": batches_table(folder), "ruler": ruler_table(folder), "files": files_table(page.parent / "results")}
     for name, made in made_of.items():
         if made:
             text = put(text, name, made)

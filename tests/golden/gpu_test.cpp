@@ -148,6 +148,12 @@ std::string cutting(const calibrate::PartName& part) {
   return part.name + text;
 }
 
+/// KVzip asks the model in words, and these checkpoints have no tokenizer. Precision has settings
+/// without defaults.
+bool is_left_out(const calibrate::PartName& part) {
+  return part.name == "kvzip" || part.name == "precision";
+}
+
 class GpuTrials : public GpuRun {
  protected:
   /// A line of JSON for the full cache and for each policy.
@@ -159,7 +165,7 @@ class GpuTrials : public GpuRun {
         "--ignore-eos",  "--time-steps", "0",        "--json",
         "--generations", "--positions",  "--policy", "precision:keys=int4,values=fp8"};
     for (const auto& part : calibrate::part_names())
-      if (part.name != "precision") command.insert(command.end(), {"--policy", cutting(part)});
+      if (!is_left_out(part)) command.insert(command.end(), {"--policy", cutting(part)});
     command.insert(command.end(), place.begin(), place.end());
     const Finished finished = run_program(command);
     if (finished.status != 0) throw std::runtime_error(finished.err);
@@ -172,7 +178,8 @@ class GpuTrials : public GpuRun {
 
 TEST_P(GpuTrials, OfEveryPartDecideAndAnswerTheSame) {
   const auto there = tried(kProgram, kPlace), cpu = tried(kvatlas_program(), {"--device", "cpu"});
-  ASSERT_EQ(cpu.size(), calibrate::part_names().size() + 1);
+  const auto left_out = std::ranges::count_if(calibrate::part_names(), is_left_out);
+  ASSERT_EQ(std::ssize(cpu), std::ssize(calibrate::part_names()) - left_out + 2);
   ASSERT_EQ(there.size(), cpu.size());
   for (std::size_t i = 0; i < cpu.size(); ++i) {
     SCOPED_TRACE(cpu[i].at("policy"));

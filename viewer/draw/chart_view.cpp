@@ -21,6 +21,7 @@ struct ChartView::State {
   Theme theme = make_theme(false, QGuiApplication::font());
   QImage cache;  // the drawing without hover, focus and brush
   bool stale = true;
+  int least_height = 140;
 
   Part hovered, focused;
   QPoint hover_at{-1, -1};
@@ -43,7 +44,14 @@ ChartView::ChartView(QWidget* parent) : QWidget(parent), state_(std::make_unique
 ChartView::~ChartView() = default;
 
 QSize ChartView::sizeHint() const { return {640, 400}; }
-QSize ChartView::minimumSizeHint() const { return {200, 140}; }
+QSize ChartView::minimumSizeHint() const { return {280, state_->least_height}; }
+
+void ChartView::find_least_height() {
+  const double height = viewer::least_height(chart(), state_->theme, std::max(width(), 280));
+  if (state_->least_height == static_cast<int>(height)) return;
+  state_->least_height = static_cast<int>(height);
+  updateGeometry();
+}
 
 const Chart& ChartView::chart() const { return state_->drawing.chart(); }
 
@@ -62,6 +70,7 @@ void ChartView::set_chart(Chart chart) {
   const bool keep = same_series(chart, this->chart());
   const bool retitled = chart.title != this->chart().title;
   state.drawing.set(std::move(chart), state.theme, QRectF(rect()));
+  find_least_height();
   paint_anew();
   if (!keep ||
       (state.focused.kind != Part::Kind::none && state.drawing.area_of(state.focused).isEmpty()))
@@ -75,6 +84,7 @@ void ChartView::set_chart(Chart chart) {
 void ChartView::set_theme(const Theme& theme) {
   state_->theme = theme;
   state_->drawing.set(Chart(chart()), theme, QRectF(rect()));
+  find_least_height();
   paint_anew();
 }
 
@@ -123,6 +133,7 @@ QPoint ChartView::cell_place(int matrix, int row, int column) const {
 
 void ChartView::resizeEvent(QResizeEvent* /*event*/) {
   state_->drawing.place(QRectF(rect()));
+  find_least_height();
   paint_anew();
 }
 
