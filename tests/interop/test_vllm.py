@@ -165,12 +165,7 @@ class DemoModel(unittest.TestCase):
             with self.subTest(policy), engine(support.MODEL_DIR, **arguments(file)) as llm:
                 served = generate(llm, prompts, COUNT)
                 self.assertEqual(served, evaluated(support.MODEL_DIR, policy, prompts, COUNT))
-                with choices() as made:
-                    generate(llm, prompts[:1], 3)
-                layers = {}
-                for group in blocks(llm).kv_cache_config.kv_cache_groups:
-                    layers |= {int(name.split(".")[2]): made.pop(0).tolist() for name in group.layer_names}
-                self.assertEqual([layers[layer] for layer in range(LAYERS)], kept_positions(policy, prompts[0]))
+                self.assertEqual(kept_by(llm, prompts[0]), kept_positions(policy, prompts[0]))
 
     def test_heads(self):
         prompts = demo_prompts([396, 300, 1004, 33])
@@ -213,12 +208,22 @@ class DemoModel(unittest.TestCase):
                 self.assertGreater(compared, 30)
 
 
-def kept_positions(policy, prompt: list[int]) -> list[list[list[int]]]:
+def kept_by(llm, prompt: list[int]) -> list[list[list[int]]]:
+    """[layer][KV head]: what vLLM keeps of a prompt."""
+    with choices() as made:
+        generate(llm, [prompt], 3)
+    layers = {}
+    for group in blocks(llm).kv_cache_config.kv_cache_groups:
+        layers |= {int(name.split(".")[2]): made.pop(0).tolist() for name in group.layer_names}
+    return [layers[layer] for layer in sorted(layers)]
+
+
+def kept_positions(policy, prompt: list[int], model=None) -> list[list[list[int]]]:
     """[layer][KV head]: what 'kvatlas evaluate' keeps of a prompt."""
     file = Path(tempfile.mkdtemp(prefix="kvatlas-interop-")) / "prompts.jsonl"
     file.write_text(json.dumps({"tokens": prompt}), encoding="utf-8")
     words = ("--prompts", file, "--new", 1, "--ignore-eos", "--generations", "--positions", "--no-comparison")
-    printed = support.run("evaluate", "--model", support.MODEL_DIR, "--policy", policy, *words)
+    printed = support.run("evaluate", "--model", model or support.MODEL_DIR, "--policy", policy, *words)
     (line,) = [one for one in map(json.loads, printed.splitlines()) if one["policy"] != "full"]
     return [[[at for first, end in head for at in range(first, end)] for head in layer] for layer in line["positions"]]
 
@@ -395,6 +400,41 @@ class NumberFormats(unittest.TestCase):
         got = torch.tensor([given[token].logprob for token in range(256)])
         self.assertLess((got.exp() * (got - expected)).sum(), 1e-3)
 
+    def test_selections_in_fp8(self):
+        """Kept rows are moved as they are stored, and scored by what they say. Where a number lies within float32's error of
+        the next code, other tokens may follow than in the simulation, with a cut and without one."""
+        if not {"avx512f", "amx_tile"} & set(Path("/proc/cpuinfo").read_text().split()):
+            return
+        model = random_model("Llama")
+        prompts = random_prompts(random.Random(13), [150, 77, 301, 40, 64, 5])
+        options = {"skip_tokenizer_init": True, "max_num_batched_tokens": 96}
+        equal, kept, moved = [], 0, 0
+        for word in ("fp8", "fp8_e5m2"):
+            how = {"keys": f"{word}_cpu", "values": f"{word}_cpu", "prefill": "rounded"}
+            rounded = "precision:" + ",".join(f"{name}={value}" for name, value in how.items())
+            cases = [("no cut", {"block_size": 32}, rounded)]
+            for policy in SELECTIONS if word == "fp8" else SELECTIONS[:1]:
+                cases.append((policy, arguments(exported_text(policy, model)), f"{policy}+{rounded}"))
+            for document in heads_documents(**SMALL) if word == "fp8" else ():
+                name = list(document)[-1]
+                both = document | {"precision": {"settings": how}, "compose": [name, "precision"]}
+                cases.append((name, arguments(exported(support.written(document))), support.written(both)))
+            for name, file, policy in cases:
+                with self.subTest(f"{word} {name}"), engine(model, **file, kv_cache_dtype=word, **options) as llm:
+                    served = [token for answer in generate(llm, prompts, 50) for token in answer]
+                    computed = [token for answer in evaluated(model, policy, prompts, 50) for token in answer]
+                    equal.append(sum(one == two for one, two in zip(served, computed, strict=True)))
+                    print(f"{word} {name}: {equal[-1]} of {len(served)} tokens are equal", file=sys.stderr)
+                    self.assertGreater(equal[-1], 0.6 * len(served))
+                    if name in SELECTIONS:
+                        here, there = kept_by(llm, prompts[0]), kept_positions(policy, prompts[0], model)
+                        for mine, theirs in ((one, two) for a, b in zip(here, there) for one, two in zip(a, b)):
+                            self.assertEqual(len(mine), len(theirs))
+                            kept, moved = kept + len(theirs), moved + len(set(mine) - set(theirs))
+        print(f"of {kept} positions that are kept {moved} are others", file=sys.stderr)
+        self.assertGreater(sum(equal), 0.75 * 300 * len(equal))
+        self.assertLess(moved, 0.01 * kept)
+
 
 class WarmingUp(unittest.TestCase):
     def test_batches_without_requests(self):
@@ -472,6 +512,17 @@ class Refusals(unittest.TestCase):
         self.assertIn("--disable-hybrid-kv-cache-manager", said)
         ngram = {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 3}
         self.assertIn("speculative decoding", self.sentence(file | {"speculative_config": ngram}))
+
+    def test_scores_of_rounded_keys(self):
+        """They are served on CPUs alone."""
+        from kvatlas_vllm.settings import PolicyError, check, read
+        from vllm import EngineArgs
+
+        file = arguments(exported_text("keydiff:budget=50", self.model)) | {"kv_cache_dtype": "fp8"}
+        config = EngineArgs(str(self.model), skip_tokenizer_init=True, **file).create_engine_config()
+        config.device_config.device_type = "cuda"
+        with self.assertRaisesRegex(PolicyError, "layer 0 is cut by what its keys say, which --kv-cache-dtype fp8 rounds"):
+            check(read(file["additional_config"]), config)
 
     def test_files_that_were_changed(self):
         file = arguments(exported(self.document))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vLLM under many requests, with a cache far too small for all of them: none sees anything of another, and neither a
-block nor memory is lost. One test goes on for as many seconds as KVATLAS_SOAK_SECONDS says (docs/reliability.md)."""
+block nor memory is lost. One test goes on for as many seconds as KVATLAS_SOAK_SECONDS says, and one serves as many
+requests, of which no two are alike, as KVATLAS_CROWD_REQUESTS says (docs/reliability.md)."""
 
 import collections
 import contextlib
@@ -21,6 +22,17 @@ from vllm_support import arguments, blocks, engine, evaluated, exported, generat
 # Threads that wait awake keep a busy machine from its work.
 os.environ["OMP_WAIT_POLICY"] = "passive"
 SECONDS = float(os.environ.get("KVATLAS_SOAK_SECONDS", 40))
+REQUESTS = int(os.environ.get("KVATLAS_CROWD_REQUESTS", 200))
+
+SELECTIONS = (
+    "lagkv:sink=4,lag=16,ratio=1/4",
+    "snapkv:budget=60",
+    "tova:budget=60",
+    "keydiff:budget=60",
+    "chunkkv:budget=60",
+    "h2o:budget=60",
+    "pyramidkv:budget=60",
+)
 
 
 def setUpModule():
@@ -88,19 +100,31 @@ class Crowd(unittest.TestCase):
             cls.requests.append((prompt, source.randrange(1, 90)))
 
     def options(self, policy) -> dict:
-        """Of LLM(), for a policy as text or a document's file."""
+        """Of LLM(), for a policy as text or a document's file, or for several, one for each layer."""
+        if isinstance(policy, tuple):
+            each = [self.options(one) for one in policy]
+            policies = [one["additional_config"]["kvatlas"] for one in each]
+            cuts = [one["cuts"][0] | {"layers": [layer]} for layer, one in enumerate(policies)]  # those that cut all layers alike
+            return each[0] | {"additional_config": {"kvatlas": policies[0] | {"cuts": cuts}}}
         file = exported(policy) if isinstance(policy, Path) else exported_text(policy, self.model)
         return arguments(file) | {"skip_tokenizer_init": True}
 
-    def alone(self, policy) -> list[list[int]]:
-        """Each request's tokens when no other runs; those of some are compared with what kvatlas computes."""
+    def alone(self, policy, numbers=None) -> dict[int, list[int]]:
+        """Requests' tokens, by their numbers, when no other runs; those of some are compared with what kvatlas computes."""
+        numbers = range(len(self.requests)) if numbers is None else numbers
         with engine(self.model, **self.options(policy), max_num_seqs=1, enable_prefix_caching=False) as llm:
-            served = [generate(llm, [prompt], count)[0] for prompt, count in self.requests]
-        few = [i for i, (prompt, _) in enumerate(self.requests) if len(prompt) > 300][:6]
+            served = {number: generate(llm, [self.requests[number][0]], self.requests[number][1])[0] for number in numbers}
+        if isinstance(policy, tuple):  # no policy of kvatlas
+            return served
+        few = sorted(numbers, key=lambda number: -len(self.requests[number][0]))[:6]
         prompts, most = [self.requests[i][0] for i in few], max(self.requests[i][1] for i in few)
         computed = evaluated(self.model, policy, prompts, most)
         self.assertEqual([served[i] for i in few], [one[: self.requests[i][1]] for i, one in zip(few, computed)])
         return served
+
+    def some(self, source: random.Random, count: int) -> list[int]:
+        """Numbers of requests."""
+        return [source.randrange(len(self.requests)) for _ in range(count)]
 
     @contextlib.contextmanager
     def crowded(self, policy, caching: bool, counts: collections.Counter, **more):
@@ -123,26 +147,25 @@ class Crowd(unittest.TestCase):
             with poisoned(llm, counts):
                 yield llm
 
-    def wave(self, llm, expected: list[list[int]], count: int, source: random.Random, counts: collections.Counter):
-        """Random requests at random moments, some of which are aborted, until all have ended. Those that take the most
+    def wave(self, llm, expected: dict[int, list[int]], numbers: list[int], source: random.Random, counts: collections.Counter):
+        """These requests, at random moments, some of which are aborted, until all have ended. Those that take the most
         likely tokens, and are not aborted, have the tokens that they have alone. Then no block is held."""
         core, pool = llm.llm_engine, blocks(llm).block_pool
-        alive = {}
-        while count or core.has_unfinished_requests():
-            while count and (not alive or source.random() < 0.6):
-                name, number = str(counts["requests"]), source.randrange(len(self.requests))
+        alive, waiting = {}, list(reversed(numbers))
+        while waiting or core.has_unfinished_requests():
+            while waiting and (not alive or source.random() < 0.6):
+                name, number = str(counts["requests"]), waiting.pop()
                 greedy = source.random() < 0.8
                 prompt, length = self.requests[number]
                 core.add_request(name, {"prompt_token_ids": prompt}, sampling(length, temperature=0 if greedy else 1))
                 alive[name] = (number, greedy)
                 counts["requests"] += 1
-                count -= 1
             for output in core.step():
                 # One that is aborted may still be heard of.
                 if output.finished and output.request_id in alive:
                     number, greedy = alive.pop(output.request_id)
                     counts["finished"] += 1
-                    if greedy:
+                    if greedy and number in expected:
                         self.assertEqual(list(output.outputs[0].token_ids), expected[number])
                         counts["compared"] += 1
             if alive and source.random() < 0.05:
@@ -162,24 +185,57 @@ class Crowd(unittest.TestCase):
         for what in ("compared", "aborts", "preemptions", *poisoned):
             self.assertGreater(counts[what], 0, what)
 
-    def test_a_thousand_requests(self):
-        lazy = support.written(lazy_document([False, True, True, False, True, True], 4, 60, **SMALL))
-        budgets = support.written(budgets_document([30, 50, 40, 30, 60, 20], **SMALL))
-        heads = support.written(heads_documents(**SMALL)[0])
-        for policy in (lazy, budgets, heads, "lagkv:sink=4,lag=16,ratio=1/4", "h2o:budget=60", "chunkkv:budget=60"):
-            expected = self.alone(policy)
-            for caching in (False, True):
-                counts = collections.Counter()
-                with self.subTest(policy), self.crowded(policy, caching, counts) as llm:
-                    self.wave(llm, expected, 120, random.Random(caching), counts)
-                self.check_counts(counts)
+    def many_requests(self, policy, name: str) -> None:
+        """40 requests, each three times, without prefix caching and with it."""
+        source = random.Random(1)
+        numbers = source.sample(range(len(self.requests)), 40)
+        expected = self.alone(policy, numbers)
+        for caching in (False, True):
+            counts = collections.Counter()
+            with self.crowded(policy, caching, counts) as llm:
+                self.wave(llm, expected, source.sample(numbers * 3, 120), source, counts)
+            print(json.dumps({"policy": name, "caching": caching} | counts), file=sys.stderr)
+            self.check_counts(counts)
+
+    def test_layers_and_heads(self):
+        lazy = lazy_document([False, True, True, False, True, True], 4, 60, **SMALL)
+        for document in (lazy, budgets_document([30, 50, 40, 30, 60, 20], **SMALL), heads_documents(**SMALL)[0]):
+            with self.subTest(list(document)[-1]):
+                self.many_requests(support.written(document), list(document)[-1])
+
+    def test_selections(self):
+        for policy in SELECTIONS:
+            with self.subTest(policy):
+                self.many_requests(policy, policy)
+
+    def test_each_layer_by_another_method(self):
+        self.many_requests(SELECTIONS[:6], "a method for each layer")
+
+    def so_many_requests(self, policy: str) -> None:
+        """Through one engine, no two of them alike: short ones, of which more run at once. Not all are asked alone too."""
+        source, counts = random.Random(11), collections.Counter()
+        lengths = [source.randrange(3, 150) for _ in range(REQUESTS)]
+        self.requests = [(prompt, source.randrange(1, 24)) for prompt in random_prompts(source, lengths)]
+        expected = self.alone(policy, source.sample(range(REQUESTS), min(REQUESTS, 120)))
+        started = time.monotonic()
+        with self.crowded(policy, True, counts) as llm:
+            self.wave(llm, expected, list(range(REQUESTS)), source, counts)
+        said = {"policy": policy, "seconds": round(time.monotonic() - started)}
+        print(json.dumps(said | counts), file=sys.stderr)
+        self.check_counts(counts)
+
+    def test_so_many_requests(self):
+        self.so_many_requests("snapkv:budget=40")
+
+    def test_so_many_requests_that_are_cut_while_decoding(self):
+        self.so_many_requests("lagkv:sink=4,lag=16,ratio=1/4")
 
     def test_steps_that_overlap(self):
         """The scheduler is a step ahead of the worker."""
-        policy, counts = "lagkv:sink=4,lag=16,ratio=1/4", collections.Counter()
+        policy, counts, source = "lagkv:sink=4,lag=16,ratio=1/4", collections.Counter(), random.Random(5)
         expected = self.alone(policy)
         with self.crowded(policy, True, counts, async_scheduling=True) as llm:
-            self.wave(llm, expected, 120, random.Random(5), counts)
+            self.wave(llm, expected, self.some(source, 120), source, counts)
         self.check_counts(counts)
 
     def test_for_so_many_seconds(self):
@@ -188,7 +244,7 @@ class Crowd(unittest.TestCase):
         started = time.monotonic()
         with self.crowded(policy, True, counts) as llm:
             while not memory or memory[-1][0] < SECONDS:
-                self.wave(llm, expected, source.randrange(1, 200), source, counts)
+                self.wave(llm, expected, self.some(source, source.randrange(1, 200)), source, counts)
                 memory.append((time.monotonic() - started, resident() / 2**20))
         self.check_counts(counts)
         after = [one for one in memory if one[0] > SECONDS / 10]  # what is loaded at first use is there

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vLLM loads the scales that 'kvatlas export' lays over a checkpoint, each layer its own, and stores numbers by them."""
+"""vLLM loads the scales that 'kvatlas export' lays over a checkpoint, each layer its own, and stores numbers by them, every
+one in the code that the simulation gives it. The tokens that follow are compared with those of 'kvatlas evaluate'."""
 
 import contextlib
 import json
 import random
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -13,7 +15,7 @@ import support
 import torch
 import vllm_support
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, DynamicCache
 
 LAYERS, HEADS, KV_HEADS, HEAD_DIM = 4, 4, 2, 32
 SPARED = 2  # a layer that stays at 16 bits
@@ -28,15 +30,21 @@ def toward_zero(numbers: torch.Tensor) -> torch.Tensor:
     return (sizes + 128 * numbers.signbit()).to(torch.uint8)
 
 
+def setUpModule():
+    vllm_support.install_plugin()  # for its knowledge of how rows lie in blocks
+
+
 class Scales(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = Path(tempfile.mkdtemp(prefix="kvatlas-interop-"))
         model = support.small_llama(LAYERS, HEADS, KV_HEADS, hidden_size=HEADS * HEAD_DIM, head_dim=HEAD_DIM)
         with torch.no_grad():
-            for number, layer in enumerate(model.model.layers):  # scales far from 1 that differ by layer
-                layer.self_attn.k_proj.weight *= 4.0 ** (number + 1)
-                layer.self_attn.v_proj.weight *= 0.05 * (number + 1)
+            # Scales far from 1 that differ by layer, and attention as it was.
+            for number, layer in enumerate(model.model.layers):
+                for stored, other, factor in (("k", "q", 4.0 ** (number + 1)), ("v", "o", 0.05 * (number + 1))):
+                    getattr(layer.self_attn, f"{stored}_proj").weight *= factor
+                    getattr(layer.self_attn, f"{other}_proj").weight /= factor
         model.save_pretrained(cls.folder / "M")
         draw = random.Random(3)
         cls.prompts = [[draw.randrange(128) for _ in range(count)] for count in (100, 60)]
@@ -45,13 +53,13 @@ class Scales(unittest.TestCase):
         ranges = cls.folder / "ranges.h5"
         support.run("profile", "--model", cls.folder / "M", "--prompts", prompts, "--capture", "ranges", "-o", ranges)
         formats = ["16" if layer == SPARED else "fp8" for layer in range(LAYERS)]
-        document = {
+        cls.document = {
             "schema": "kvatlas.policy/1.0",
             "model": {"architecture": "llama", "layers": LAYERS, "heads": HEADS, "kv_heads": KV_HEADS, "head_dim": HEAD_DIM},
             "provenance": {"lengths": [100]},
             "precision": {"settings": {"prefill": "rounded"}, "result": {"keys": formats, "values": formats}},
         }
-        cls.out = support.export(document, "vllm", "--ranges", ranges, "--checkpoint", cls.folder / "M")
+        cls.out = support.export(cls.document, "vllm", "--ranges", ranges, "--checkpoint", cls.folder / "M")
         cls.scales = load_file(cls.out / "model/kv_scales.safetensors")
 
     def scale(self, layer: int, side: str) -> float:
@@ -71,6 +79,48 @@ class Scales(unittest.TestCase):
             config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
             self.assertEqual("quantization_config" in config, folder != self.folder / "M")
         self.assertTrue((self.out / "model/model.safetensors").is_symlink())
+
+    def computed_codes(self, prompt: list[int]) -> list[list[torch.Tensor]]:
+        """Of each layer's keys and values, [KV heads, tokens, channels], by transformers over a cache that is rounded."""
+        codes, scale = [], self.scale
+
+        class Rounded(DynamicCache):
+            def update(self, keys, values, layer, *given, **named):
+                scales = [scale(layer, side) for side in "kv"]
+                made = [toward_zero(of * torch.tensor(1 / one)) for of, one in zip((keys, values), scales)]
+                codes.append([of[0] for of in made])
+                read = [of.view(torch.float8_e4m3fn).float() * one for of, one in zip(made, scales)]
+                return (keys, values) if layer == SPARED else read
+
+        model = AutoModelForCausalLM.from_pretrained(self.folder / "M", dtype=torch.float32).eval()
+        with torch.no_grad():
+            model(torch.tensor([prompt]), past_key_values=Rounded())
+        return codes
+
+    def test_tokens_are_those_of_the_simulation(self):
+        if not STORES_FP8:
+            return
+        file = self.folder / "scales.json"
+        support.run("import", "kv-cache", self.out / "model", "-o", file)
+        read = json.loads(file.read_text(encoding="utf-8"))["precision"]["result"]
+        for side, name in (("k", "keys"), ("v", "values")):
+            imported = torch.tensor(read["scales"][name]).flatten().tolist()
+            self.assertEqual(imported, [self.scale(layer, side) for layer in range(LAYERS)])
+        part = self.document["precision"]
+        policy = support.written(self.document | {"precision": part | {"result": part["result"] | read}})
+        draw = random.Random(4)
+        prompts = [[draw.randrange(128) for _ in range(draw.randrange(20, 100))] for _ in range(40)]
+        options = {"skip_tokenizer_init": True, "max_num_seqs": 8, "max_num_batched_tokens": 48}
+        with vllm_support.engine(self.out / "model", **vllm_support.arguments(self.out / "vllm.yaml"), **options) as llm:
+            served = vllm_support.generate(llm, prompts, 8)
+        # Few codes differ (below), but then so may all tokens that follow, for rounding changes most tokens of this model.
+        agree = []
+        for other in (policy, support.written(self.document), "streaming:recent=9999"):
+            computed = vllm_support.evaluated(self.folder / "M", other, prompts, 8, "--as", "vllm:cpu")
+            agree.append(sum(one == two for mine, theirs in zip(served, computed) for one, two in zip(mine, theirs)))
+        print(f"equal of 320 tokens: {agree[0]}, without the scales {agree[1]}, without fp8 {agree[2]}", file=sys.stderr)
+        self.assertGreater(agree[0], 0.8 * 320)
+        self.assertLess(max(agree[1:]), 0.3 * 320)
 
     def test_each_layer_loads_and_uses_its_own(self):
         from vllm import _custom_ops as ops
@@ -104,8 +154,9 @@ class Scales(unittest.TestCase):
                 core.step()
                 (held,) = vllm_support.blocks(llm).coordinator.single_type_managers[0].req_to_blocks.values()
                 for number, layer in enumerate(attention):
-                    stored[number] = layer.kv_cache[held[0].block_id].clone()
+                    stored[number] = layer.kv_cache[[block.block_id for block in held]].clone()
         self.assertEqual(len(used), LAYERS)
+        computed, differ = self.computed_codes(self.prompts[0]), []
         for number, (word, key_scale, value_scale, key, value) in enumerate(used):
             if number == SPARED:
                 self.assertNotIn("fp8", word)
@@ -114,12 +165,17 @@ class Scales(unittest.TestCase):
             self.assertEqual((key_scale, value_scale), (self.scale(number, "k"), self.scale(number, "v")))
             if not STORES_FP8:
                 continue
-            # The first block: of each KV head the keys of 64 tokens, in an order of their own, and then the values.
-            codes = stored[number].view(torch.uint8).reshape(KV_HEADS, 2 * 64, HEAD_DIM).split(64, dim=1)
-            for got, rows, scale in ((codes[0], key, key_scale), (codes[1], value, value_scale)):
-                expected = toward_zero(rows[:64].float() * torch.tensor(1 / scale))
-                for head in range(KV_HEADS):
-                    self.assertTrue(torch.equal(got[head].flatten().sort()[0], expected[:, head].flatten().sort()[0]))
+            from kvatlas_vllm.layouts import KeysTransposed
+
+            tokens = torch.arange(len(self.prompts[0])).expand(KV_HEADS, -1)
+            codes = KeysTransposed(stored[number].view(torch.uint8)).keys_and_values(tokens)
+            for got, rows, scale, mine in zip(codes, (key, value), (key_scale, value_scale), computed[number]):
+                expected = toward_zero(rows.float() * torch.tensor(1 / scale))
+                self.assertTrue(torch.equal(got, expected.transpose(0, 1)))
+                differ.append((got != mine).sum().item())
+        # Before they are rounded, numbers of deeper layers differ by what sums in float32 differ by.
+        self.assertEqual(differ[:2], [0, 0])
+        self.assertLess(sum(differ), 0.002 * 6 * len(self.prompts[0]) * KV_HEADS * HEAD_DIM)
 
 
 if __name__ == "__main__":

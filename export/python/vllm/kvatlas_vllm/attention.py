@@ -19,6 +19,9 @@ from .cuts import Cut, Layer
 from .pages import Pages
 from .settings import PolicyError
 
+# What the bytes of a cache are in vLLM's words for them.
+FLOAT8 = {"fp8": torch.float8_e4m3fn, "fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
+
 
 @dataclass
 class Span:
@@ -237,6 +240,7 @@ class Impl:
     """Mixed into vLLM's attention of a layer that is cut."""
 
     layout: type
+    scales: tuple[float, float]  # which stored keys and values are multiplied by where they are in FP8
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -283,6 +287,8 @@ class Impl:
 
     def held(self, cache: torch.Tensor, slots: torch.Tensor, seen: torch.Tensor | None) -> Layer:
         keys, values = self.layout(cache).keys_and_values(slots)
+        if kind := FLOAT8.get(self.kv_cache_dtype):
+            keys, values = keys.view(kind).float() * self.scales[0], values.view(kind).float() * self.scales[1]
         return Layer(keys.float(), values.float(), seen, self.scale, getattr(self, "logits_soft_cap", None), self.sinks)
 
     def forward(self, layer, query, key, value, kv_cache, attn_metadata, output, *args, **kwargs):
@@ -339,6 +345,7 @@ def serving_cuts(backend: type, layout: type) -> type:
                                           "vLLM's attention on CPUs alone, and without sinks")  # fmt: skip
                     if getattr(layer, "isa", None) == "amx":
                         raise PolicyError("vLLM packs bfloat16 keys for AMX, whose rows cannot be moved: serve with --dtype float32")
+                    layer.impl.scales = layer._k_scale_float, layer._v_scale_float
                     layer.impl.most_seen = 2 * vllm_config.scheduler_config.max_num_seqs
 
         def build(self, common_prefix_len, common_attn_metadata, *args, **kwargs):

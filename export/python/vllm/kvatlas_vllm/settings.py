@@ -135,8 +135,9 @@ def check(settings: Settings, config) -> None:
             continue
         if kind not in ("attention", "full_attention"):
             raise PolicyError(f"layer {layer} of {model.model} has {kind} and cannot be cut: export without it")
-        if cut.reads and cache.cache_dtype.startswith("fp8"):
-            raise PolicyError(f"layer {layer} is cut by what its keys say, which --kv-cache-dtype {cache.cache_dtype} rounds: leave it out")
+        if cut.reads and cache.cache_dtype.startswith("fp8") and config.device_config.device_type != "cpu":
+            what = f"which --kv-cache-dtype {cache.cache_dtype} rounds, and that is served on CPUs alone: leave it out"
+            raise PolicyError(f"layer {layer} is cut by what its keys say, {what}")
         if parts > 1 and cut.together:
             raise PolicyError(f"layer {layer} is cut by all heads together, which --tensor-parallel-size {parts} takes apart")
         if parts > settings.kv_heads and cut.queries:
