@@ -68,7 +68,7 @@ class Budgets(Planner):
             return None
         scores, budget = self.scores_of_heads(layer), self.budgets[layer]
         if self.part.name == "adakv":
-            sharing = [head for head, trimmed in enumerate(self.trimmed_heads) if not trimmed]
+            sharing = [head for head, trimmed in enumerate(self.trimmed_of(layer)) if not trimmed]
             shares = dict(zip(sharing, self.shared_budgets(scores[sharing], budget)))
             budget = [shares.get(head, 0) for head in range(len(scores))]
         if isinstance(budget, int):
