@@ -138,7 +138,7 @@ class _Runs:
 
     def answer(self, prompt: Prompt, most: int) -> None:
         """Of the prompt, which is read once for all that cut what was read."""
-        caches = {name: policy.cache(self.model) for name, policy in self.policies.items()}
+        caches = {name: policy.cache(self.model, self.tokenizer, prompt.tokens) for name, policy in self.policies.items()}
         alone = {name for name, cache in caches.items() if cache.formats.rounds_prompt}
         caches["full"].read_with([cache for name, cache in caches.items() if name != "full" and name not in alone])
         read = self.forward(prompt.tokens, caches["full"])
