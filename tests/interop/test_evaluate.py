@@ -58,7 +58,8 @@ class Evaluate(unittest.TestCase):
 
     def test_the_program_finds_the_same(self):
         """Of the same tokens: scores, losses, their intervals and bytes."""
-        policies = [f"keydiff:budget={BUDGET}", f"snapkv:budget={BUDGET}", f"criticalkv:budget={BUDGET}", f"kvzip:budget={BUDGET}", "simlayerkv:threshold=0.9,recent=64"]
+        policies = [f"{method}:budget={BUDGET}" for method in ("keydiff", "snapkv", "criticalkv", "kvzip")]
+        policies.append("simlayerkv:threshold=0.9,recent=64")
         lines = list(kvatlas.prompts.prompts_of(None, HOW["tasks"], self.tokenizer, [260], [0.5], 3, 0, False, 0))
         with tempfile.TemporaryDirectory(prefix="kvatlas-interop-") as folder:
             path = pathlib.Path(folder) / "prompts.jsonl"
