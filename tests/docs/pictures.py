@@ -7,11 +7,15 @@
 The profile, the documents and the report are made in FOLDER where they are not there yet. The window is drawn on a
 display of its own and the report in Chromium: apt-get install xvfb xdotool imagemagick chromium."""
 import argparse
+import contextlib
 import os
 import pathlib
 import subprocess
 import sys
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "interop"))
+from browser import Browser  # noqa: E402
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
@@ -28,13 +32,13 @@ FILES = {
     "report.html": ("report", "smollm2.h5", "policy.json", "budgets.json"),
 }
 
-# render: the document, and its words. view: the window. report: what the page's address shows.
+# render: the document, the picture and its size. view: the document and the screen. report: its maps.
 PICTURES = {
     "simlayerkv-layers": ("render", "policy.json", "lazy-layers", "720x360"),
     "simlayerkv-scores": ("render", "policy.json", "lazy-scores", "720x360"),
     "dynamickv-budgets": ("render", "budgets.json", "budgets", "820x520"),
     "lazy": ("view", "policy.json", "lazy"),
-    "report": ("report", "maps"),
+    "report": ("report",),
 }
 
 
@@ -67,6 +71,21 @@ def window(program, files, screen, picture):
         display.wait()
 
 
+def report_maps(page, picture):
+    """The report's maps, with the pointer on a token of one of them."""
+    with contextlib.closing(Browser()) as browser:
+        browser.open(page, width=1280, height=860)
+        browser.run("document.getElementById('maps').scrollIntoView({behavior: 'instant'})")
+        browser.run("document.getElementById('map-canvas').focus({preventScroll: true})")
+        for key in 3 * ["ArrowDown"] + 4 * ["ArrowRight"]:
+            browser.press(key)
+        time.sleep(2)
+        x, y = browser.run("(box => [box.x + 0.3 * box.width, box.y + 0.6 * box.height])(document.querySelector('#map-canvas').getBoundingClientRect())")
+        browser.mouse("mouseMoved", x, y)
+        time.sleep(1)
+        browser.screenshot(picture)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kvatlas", type=pathlib.Path)
@@ -84,10 +103,8 @@ def main():
         elif kind == "view":
             window(given.kvatlas, [profile, made(given.kvatlas, given.folder, words[0])], words[1], picture)
         else:
-            page = made(given.kvatlas, given.folder, "report.html").resolve()
-            subprocess.run(["chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1280,860", "--virtual-time-budget=8000",
-                            f"--screenshot={picture}", f"{page.as_uri()}#{words[0]}"], check=True, stderr=subprocess.DEVNULL)
-        subprocess.run(["convert", picture, "-strip", DOCS / f"pictures/{name}.png"], check=True)
+            report_maps(made(given.kvatlas, given.folder, "report.html"), picture)
+        subprocess.run(["convert", picture, "-strip", "+dither", "-colors", "256", f"png8:{DOCS}/pictures/{name}.png"], check=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The baseline's screen beside the one in front, or over a part of it.
 #include <QLabel>
+#include <QScrollArea>
+#include <QScrollBar>
 #include <QTest>
 #include <algorithm>
 
@@ -140,6 +142,27 @@ TEST_F(Beside, SwipeShowsItRightOfALine) {
   press("in.beside");  // another form, the same screen
   EXPECT_EQ(window_->beside().other(), screen);
   EXPECT_TRUE(screen->mask().isEmpty());
+}
+
+TEST_F(Beside, InASmallWindowBothShowTheSamePart) {
+  window_->resize(1024, 520);
+  press("in.swipe");
+  LazyScreen* screen = other();
+  ASSERT_NE(screen, nullptr);
+  const auto bar_of = [](const QWidget& page) {
+    return page.findChild<QScrollArea*>("page")->verticalScrollBar();
+  };
+  QScrollBar *mine = bar_of(*window_->screen()), *theirs = bar_of(*screen);
+  ASSERT_TRUE(
+      wait_until([&] { return mine->maximum() > 50 && mine->maximum() == theirs->maximum(); }));
+  mine->setValue(40);
+  EXPECT_EQ(theirs->value(), 40);
+  theirs->setValue(10);
+  EXPECT_EQ(mine->value(), 10);
+  const auto place = [](QWidget& page) {
+    return page.findChildren<ChartView*>()[1]->mapTo(&page, QPoint());
+  };
+  EXPECT_EQ(place(*window_->screen()), place(*screen));
 }
 
 TEST_F(Beside, DifferenceOfEveryChartInTheirPlace) {

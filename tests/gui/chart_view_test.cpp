@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/gui/sample_charts.hpp"
+#include "viewer/draw/chart_layout_impl.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -51,6 +52,22 @@ TEST(ChartView, HandlesSayWhereTheyAreDragged) {
   QTest::mousePress(&shown.view, Qt::LeftButton, {}, grip);
   QTest::mouseRelease(&shown.view, Qt::LeftButton, {}, QPoint(grip.x(), 0));
   EXPECT_EQ(moved.back()[1].toDouble(), 1);
+}
+
+TEST(ChartView, ItsLeastHeightLeavesWhatIsDrawnRoom) {
+  Chart wordy = layers_chart();
+  for (int i = 0; i < 12; ++i)
+    wordy.lines.push_back({"a line with a long name " + std::to_string(i), {{0, 1}, {1, 2}}});
+  wordy.notes = std::vector<std::string>(
+      3, "a note that goes on and on and needs several lines in a narrow window");
+  const Theme theme = make_theme(false, QGuiApplication::font());
+  for (const Chart& chart : {layers_chart(), matrices_chart(1, 30), matrices_chart(3, 30), wordy})
+    for (const double width : {280.0, 460.0, 900.0}) {
+      const double height = least_height(chart, theme, width);
+      const ChartLayout layout = layout_of(chart, theme, {0, 0, width, height});
+      EXPECT_GE(layout.has_plot ? layout.plot.height() : layout.matrices.height(), 119) << width;
+      EXPECT_LT(height, 600) << width;
+    }
 }
 
 TEST(ChartView, AHandleFollowsTheNewChart) {

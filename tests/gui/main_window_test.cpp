@@ -3,6 +3,8 @@
 #include "viewer/frame/main_window.hpp"
 
 #include <QAbstractItemModelTester>
+#include <QApplication>
+#include <QCheckBox>
 #include <QComboBox>
 #include <QDockWidget>
 #include <QInputDialog>
@@ -12,8 +14,11 @@
 #include <QPushButton>
 #include <QScrollBar>
 #include <QSpinBox>
+#include <QStyleOption>
 #include <QTableView>
 #include <QTreeWidget>
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 
@@ -21,6 +26,7 @@
 
 #include "tests/gui/recording_screen.hpp"
 #include "viewer/screens/control_bar.hpp"
+#include "viewer/screens/live_screen.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -65,6 +71,63 @@ TEST(MainWindow, ScreensAreMadeWhenFirstShown) {
   EXPECT_EQ(RecordingScreen::made, 2);
   EXPECT_FALSE(shown.window().show_screen("three"));
   EXPECT_EQ(shown.window().screen()->id(), "lazy");
+}
+
+TEST(MainWindow, EveryChartHasRoomInAWindowOfAnySize) {
+  SmallSession small;
+  MainWindow window(small.session(),
+                    QString::fromStdString((small.folder() / "viewer.ini").string()));
+  window.show();
+  std::size_t seen = 0;
+  for (const QSize& size :
+       {QSize(1024, 700), QSize(1280, 760), QSize(1600, 1000), QSize(2560, 1440)}) {
+    window.resize(size);
+    for (const auto& entry : screens()) {
+      ASSERT_TRUE(window.show_screen(entry.id));
+      const auto* live = qobject_cast<LiveScreen*>(window.screen());
+      ASSERT_TRUE(wait_until([&] { return !live || live->settled(); })) << entry.id;
+      QCoreApplication::processEvents();
+      for (const ChartView* view : window.screen()->findChildren<ChartView*>()) {
+        if (!view->isVisible()) continue;
+        ++seen;
+        EXPECT_GE(view->width(), view->minimumSizeHint().width())
+            << size.width() << " " << view->accessibleName().toStdString();
+        EXPECT_GE(view->height(), view->minimumSizeHint().height())
+            << size.width() << " " << view->accessibleName().toStdString();
+      }
+    }
+  }
+  EXPECT_GT(seen, 40u);
+}
+
+/// How much brighter one colour is than another, from 1 (WCAG's contrast ratio).
+double contrast(const QColor& one, const QColor& other) {
+  const auto luminance = [](const QColor& colour) {
+    const auto linear = [](double part) {
+      return part <= 0.04045 ? part / 12.92 : std::pow((part + 0.055) / 1.055, 2.4);
+    };
+    return 0.2126 * linear(colour.redF()) + 0.7152 * linear(colour.greenF()) +
+           0.0722 * linear(colour.blueF());
+  };
+  const double a = luminance(one) + 0.05, b = luminance(other) + 0.05;
+  return std::max(a, b) / std::min(a, b);
+}
+
+TEST(Theme, CheckBoxesAreSeenOnLightAndDarkGrounds) {
+  auto& application = *qobject_cast<QApplication*>(QApplication::instance());
+  for (const bool dark : {true, false}) {
+    apply_theme(application, make_theme(dark, QApplication::font()));
+    QCheckBox box(QStringLiteral("a choice"));
+    box.resize(box.sizeHint());
+    QStyleOptionButton option;
+    option.initFrom(&box);
+    const QRect indicator =
+        box.style()->subElementRect(QStyle::SE_CheckBoxIndicator, &option, &box);
+    const QImage image = box.grab().toImage();
+    const QColor edge = image.pixelColor(indicator.left(), indicator.center().y());
+    EXPECT_GE(contrast(edge, box.palette().color(QPalette::Window)), 3) << dark;
+    EXPECT_GE(contrast(edge, image.pixelColor(indicator.center())), 3) << dark;
+  }
 }
 
 TEST(MainWindow, EveryListedScreenCanBeShown) {

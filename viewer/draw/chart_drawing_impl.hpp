@@ -33,6 +33,10 @@ class ChartDrawing {
   /// Its frame by itself, and the one that it shares with a chart that it is compared with.
   ChartFrame own_frame() const { return frame_of(layout_of(chart_, theme_, layout_.area)); }
   void set_frame(const ChartFrame& least);
+  /// Beside the frame that it shares.
+  double least_height(double width) const {
+    return viewer::least_height(chart_, theme_, width, least_);
+  }
   void paint(QPainter& painter) const;
 
   const Chart& chart() const { return chart_; }

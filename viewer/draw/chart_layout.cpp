@@ -589,6 +589,15 @@ ChartLayout layout_of(const Chart& chart, const Theme& theme, const QRectF& area
   return out;
 }
 
+double least_height(const Chart& chart, const Theme& theme, double width, const ChartFrame& least) {
+  constexpr double kAmple = 4096, kLeastPlot = 120, kMost = 640;
+  if (!has_content(chart)) return kLeastPlot;
+  const ChartLayout layout = layout_of(chart, theme, {0, 0, width, kAmple}, least);
+  const double around = kAmple - layout.plot.height() - layout.matrices.height();
+  const bool both = layout.has_plot && !chart.matrices.empty();
+  return std::min(around + (both ? 2 : 1) * kLeastPlot, kMost);
+}
+
 QString axis_words(const Axis& axis) {
   const QString title = QString::fromStdString(axis.title);
   return axis.unit.empty() || axis.unit == axis.title

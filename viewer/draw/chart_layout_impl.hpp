@@ -86,6 +86,10 @@ inline constexpr std::size_t kMostColours = 8;
 ChartLayout layout_of(const Chart& chart, const Theme& theme, const QRectF& area,
                       const ChartFrame& least = {});
 ChartFrame frame_of(const ChartLayout& layout);
+/// From this height on the title, the notes and the legend are whole, and what they belong to is
+/// high enough to be read.
+double least_height(const Chart& chart, const Theme& theme, double width,
+                    const ChartFrame& least = {});
 
 /// The scale of a matrix' colours, from 0 to 1 if its range is none.
 Scale legend_scale(const Matrix& matrix);

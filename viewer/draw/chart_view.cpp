@@ -16,11 +16,16 @@
 
 namespace kvatlas::viewer {
 
+namespace {
+constexpr int kLeastWidth = 280;
+}
+
 struct ChartView::State {
   ChartDrawing drawing;
   Theme theme = make_theme(false, QGuiApplication::font());
   QImage cache;  // the drawing without hover, focus and brush
   bool stale = true;
+  int least_height = 140;
 
   Part hovered, focused;
   QPoint hover_at{-1, -1};
@@ -43,7 +48,14 @@ ChartView::ChartView(QWidget* parent) : QWidget(parent), state_(std::make_unique
 ChartView::~ChartView() = default;
 
 QSize ChartView::sizeHint() const { return {640, 400}; }
-QSize ChartView::minimumSizeHint() const { return {200, 140}; }
+QSize ChartView::minimumSizeHint() const { return {kLeastWidth, state_->least_height}; }
+
+void ChartView::find_least_height() {
+  const double height = state_->drawing.least_height(std::max(width(), kLeastWidth));
+  if (state_->least_height == static_cast<int>(height)) return;
+  state_->least_height = static_cast<int>(height);
+  updateGeometry();
+}
 
 const Chart& ChartView::chart() const { return state_->drawing.chart(); }
 
@@ -62,6 +74,7 @@ void ChartView::set_chart(Chart chart) {
   const bool keep = same_series(chart, this->chart());
   const bool retitled = chart.title != this->chart().title;
   state.drawing.set(std::move(chart), state.theme, QRectF(rect()));
+  find_least_height();
   paint_anew();
   if (!keep ||
       (state.focused.kind != Part::Kind::none && state.drawing.area_of(state.focused).isEmpty()))
@@ -75,6 +88,7 @@ void ChartView::set_chart(Chart chart) {
 void ChartView::set_theme(const Theme& theme) {
   state_->theme = theme;
   state_->drawing.set(Chart(chart()), theme, QRectF(rect()));
+  find_least_height();
   paint_anew();
 }
 
@@ -83,12 +97,14 @@ void ChartView::line_up(ChartView& one, ChartView& other) {
       joined(one.state_->drawing.own_frame(), other.state_->drawing.own_frame());
   for (ChartView* view : {&one, &other}) {
     view->state_->drawing.set_frame(both);
+    view->find_least_height();
     view->paint_anew();
   }
 }
 
 void ChartView::stand_alone() {
   state_->drawing.set_frame({});
+  find_least_height();
   paint_anew();
 }
 
@@ -123,6 +139,7 @@ QPoint ChartView::cell_place(int matrix, int row, int column) const {
 
 void ChartView::resizeEvent(QResizeEvent* /*event*/) {
   state_->drawing.place(QRectF(rect()));
+  find_least_height();
   paint_anew();
 }
 

@@ -41,6 +41,7 @@ class ChartView : public QWidget {
   QPoint cell_place(int matrix, int row, int column) const;
 
   QSize sizeHint() const override;
+  /// Less would leave the plot too little room beside its texts.
   QSize minimumSizeHint() const override;
 
  signals:
@@ -72,6 +73,7 @@ class ChartView : public QWidget {
  private:
   struct State;
   void paint_anew();
+  void find_least_height();
   void set_hover(const QPoint& at);
   void move_focus(int columns, int rows);
   void move_cell(int columns, int rows);

@@ -2,7 +2,10 @@
 #include "viewer/draw/theme.hpp"
 
 #include <QApplication>
+#include <QPainter>
 #include <QPalette>
+#include <QProxyStyle>
+#include <QStyleOption>
 #include <array>
 
 namespace kvatlas::viewer {
@@ -10,6 +13,22 @@ namespace kvatlas::viewer {
 namespace {
 constexpr std::array kDashes = {Qt::SolidLine, Qt::DashLine, Qt::DotLine, Qt::DashDotLine,
                                 Qt::DashDotDotLine};
+
+/// Draws check boxes with an outline that is seen on dark grounds too.
+class OutlinedBoxes : public QProxyStyle {
+ public:
+  void drawPrimitive(PrimitiveElement element, const QStyleOption* option, QPainter* painter,
+                     const QWidget* widget) const override {
+    QProxyStyle::drawPrimitive(element, option, painter, widget);
+    if (element != PE_IndicatorCheckBox) return;
+    painter->save();
+    painter->setPen(option->palette.color(QPalette::PlaceholderText));
+    painter->setBrush(Qt::NoBrush);
+    painter->drawRect(option->rect.adjusted(0, 0, -1, -1));
+    painter->restore();
+  }
+};
+
 }  // namespace
 
 QColor Theme::series_colour(int number) const {
@@ -77,6 +96,8 @@ void apply_theme(QApplication& application, const Theme& theme) {
   palette.setColor(QPalette::Mid, theme.grid);
   for (const auto role : {QPalette::WindowText, QPalette::Text, QPalette::ButtonText})
     palette.setColor(QPalette::Disabled, role, theme.faint_text);
+  if (!dynamic_cast<const OutlinedBoxes*>(QApplication::style()))
+    QApplication::setStyle(new OutlinedBoxes);
   application.setPalette(palette);
   application.setFont(theme.font);
 }

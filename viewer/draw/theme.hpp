@@ -28,7 +28,8 @@ struct Theme {
 };
 
 Theme make_theme(bool dark, const QFont& font);
-/// Gives all widgets the theme's palette. Text contrast is at least 4.5 to 1.
+/// Gives all widgets the theme's palette, and check boxes an outline. Text contrast is at least 4.5
+/// to 1.
 void apply_theme(QApplication& application, const Theme& theme);
 
 inline QColor to_qcolor(Colour colour) { return {colour.red, colour.green, colour.blue}; }

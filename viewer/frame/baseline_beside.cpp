@@ -4,6 +4,8 @@
 #include <QFrame>
 #include <QLabel>
 #include <QMouseEvent>
+#include <QScrollArea>
+#include <QScrollBar>
 #include <QStackedWidget>
 #include <algorithm>
 
@@ -23,6 +25,18 @@ constexpr int kLeastHalf = 520;  // pixels of width; with less, one stands below
 bool shows_baseline(const Screen& screen) {
   static const QStringList others = {"maps", "comparison", "sweep", "precision", "needle", "text"};
   return !others.contains(screen.id());
+}
+
+/// Pages that are higher than the window show the same part.
+void scroll_together(const Screen& one, const Screen& other) {
+  const auto bar_of = [](const Screen& screen) {
+    const auto* page = screen.findChild<QScrollArea*>(QStringLiteral("page"));
+    return page ? page->verticalScrollBar() : nullptr;
+  };
+  QScrollBar *const first = bar_of(one), *const second = bar_of(other);
+  if (!first || !second) return;
+  QObject::connect(first, &QScrollBar::valueChanged, second, &QScrollBar::setValue);
+  QObject::connect(second, &QScrollBar::valueChanged, first, &QScrollBar::setValue);
 }
 
 }  // namespace
@@ -97,6 +111,7 @@ void BaselineBeside::refresh() {
         other_ = make_screen(entry, *follower_, this);
         other_->setAccessibleName(tr("%1, baseline").arg(front->title()));
         other_->show();
+        scroll_together(*front, *other_);
         connect(other_, &Screen::content_changed, &soon_, qOverload<>(&QTimer::start));
       }
   disconnect(front_changes_);

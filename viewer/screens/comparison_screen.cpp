@@ -77,7 +77,7 @@ void ComparisonScreen::make_charts() {
   changes_ = new QListWidget(page());
   changes_->setAccessibleName(tr("Largest changes first"));
   changes_->setToolTip(tr("Largest changes first; Return goes to the layer"));
-  changes_->setMinimumWidth(200);
+  changes_->setMinimumSize(200, 120);
 
   pages_ = new QStackedWidget(page());
   page_layout().addWidget(pages_);

@@ -92,9 +92,6 @@ void LazyScreen::make_charts() {
   heads_ = add_chart(tr("Lazy rate of each KV head"));
   scores_ = add_chart(tr("Score and KV kept over the threshold"));
   heads_->hide();
-  layers_->setMinimumHeight(200);
-  strip_->setMinimumHeight(180);
-  heads_->setMinimumHeight(150);
   page_layout().addWidget(
       split(Qt::Horizontal,
             {{split(Qt::Vertical, {{layers_, 5}, {strip_, 2}, {heads_, 3}}), 3}, {scores_, 2}}));

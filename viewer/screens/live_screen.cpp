@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/screens/live_screen.hpp"
 
+#include <QEvent>
 #include <QLabel>
+#include <QScrollArea>
 #include <QSplitter>
 #include <QStackedWidget>
 #include <QVBoxLayout>
@@ -10,11 +12,69 @@
 #include "analyzer/profile/checked_arrays.hpp"
 
 namespace kvatlas::viewer {
+
+namespace {
+
+/// Parts beside each other, or above each other while they would be too narrow.
+class SplitParts : public QSplitter {
+ public:
+  SplitParts(Qt::Orientation way, std::initializer_list<std::pair<QWidget*, int>> parts)
+      : QSplitter(way), beside_(way == Qt::Horizontal) {
+    setChildrenCollapsible(false);
+    for (const auto& [part, share] : parts) {
+      addWidget(part);
+      setStretchFactor(count() - 1, share);
+      shares_.push_back(1000 * share);
+    }
+    setSizes(shares_);
+  }
+
+  QSize minimumSizeHint() const override {
+    int widest = 0;
+    for (const QSize& size : least_sizes()) widest = std::max(widest, size.width());
+    return {widest, QSplitter::minimumSizeHint().height()};
+  }
+
+ protected:
+  /// A part that needs another room is told on, which QSplitter does not do.
+  bool event(QEvent* event) override {
+    if (event->type() == QEvent::LayoutRequest) updateGeometry();
+    return QSplitter::event(event);
+  }
+
+  void resizeEvent(QResizeEvent* event) override {
+    int needed = 0;
+    for (const QSize& size : least_sizes()) needed += size.width() + handleWidth();
+    const auto way = beside_ && width() >= needed ? Qt::Horizontal : Qt::Vertical;
+    if (way != orientation()) {
+      setOrientation(way);
+      setSizes(shares_);
+      updateGeometry();
+    }
+    QSplitter::resizeEvent(event);
+  }
+
+ private:
+  std::vector<QSize> least_sizes() const {
+    std::vector<QSize> sizes;
+    for (int i = 0; i < count(); ++i)
+      if (!widget(i)->isHidden())
+        sizes.push_back(widget(i)->minimumSizeHint().expandedTo(widget(i)->minimumSize()));
+    return sizes;
+  }
+
+  bool beside_;
+  QList<int> shares_;
+};
+
+}  // namespace
+
 LiveScreen::LiveScreen(Session& session, QWidget* parent)
     : Screen(session, parent),
       bar_(new ControlBar(this)),
       pages_(new QStackedWidget(this)),
-      page_(new QWidget(pages_)),
+      area_(new QScrollArea(pages_)),
+      page_(new QWidget(area_)),
       page_layout_(new QVBoxLayout(page_)),
       message_(new QLabel(pages_)) {
   auto* below = new QVBoxLayout(this);
@@ -28,7 +88,11 @@ LiveScreen::LiveScreen(Session& session, QWidget* parent)
   message_->setAlignment(Qt::AlignCenter);
   message_->setMargin(40);
   message_->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
-  pages_->addWidget(page_);
+  area_->setObjectName(QStringLiteral("page"));
+  area_->setFrameShape(QFrame::NoFrame);
+  area_->setWidgetResizable(true);
+  area_->setWidget(page_);
+  pages_->addWidget(area_);
   pages_->addWidget(message_);
 }
 
@@ -110,7 +174,7 @@ QString LiveScreen::message() const {
 
 void LiveScreen::show_message(const QString& text) {
   message_->setText(text);
-  pages_->setCurrentWidget(text.isEmpty() ? page_ : message_);
+  pages_->setCurrentWidget(text.isEmpty() ? area_ : static_cast<QWidget*>(message_));
   if (!text.isEmpty()) emit content_changed();
 }
 
@@ -184,16 +248,7 @@ bool LiveScreen::walk_layers(Act act) {
 
 QSplitter* LiveScreen::split(Qt::Orientation way,
                              std::initializer_list<std::pair<QWidget*, int>> parts) {
-  auto* splitter = new QSplitter(way);
-  splitter->setChildrenCollapsible(false);
-  QList<int> sizes;
-  for (const auto& [part, stretch] : parts) {
-    splitter->addWidget(part);
-    splitter->setStretchFactor(static_cast<int>(sizes.size()), stretch);
-    sizes.push_back(1000 * stretch);
-  }
-  splitter->setSizes(sizes);
-  return splitter;
+  return new SplitParts(way, parts);
 }
 
 void LiveScreen::show_controls() {

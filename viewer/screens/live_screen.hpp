@@ -21,6 +21,7 @@
 #include "viewer/threads/latest.hpp"
 
 class QLabel;
+class QScrollArea;
 class QSplitter;
 class QStackedWidget;
 class QVBoxLayout;
@@ -70,7 +71,8 @@ class LiveScreen : public Screen {
   ControlBar& bar() { return *bar_; }
   QWidget* page() const { return page_; }  // the place of the charts below the bar
   QVBoxLayout& page_layout() const { return *page_layout_; }
-  /// Parts beside or above each other, each with its share of the room.
+  /// Parts beside or above each other, each with its share of the room. Parts that would be too
+  /// narrow beside each other stand above each other.
   static QSplitter* split(Qt::Orientation way,
                           std::initializer_list<std::pair<QWidget*, int>> parts);
   /// Adds a chart; picture() and table() follow the order in which charts were added.
@@ -144,6 +146,7 @@ class LiveScreen : public Screen {
 
   ControlBar* bar_;
   QStackedWidget* pages_;
+  QScrollArea* area_;  // of the page, which may need more room than the window has
   QWidget* page_;
   QVBoxLayout* page_layout_;
   QLabel* message_;

@@ -11,7 +11,7 @@
 namespace kvatlas::viewer {
 namespace {
 
-constexpr int kChartHeight = 150;
+constexpr int kChartHeight = 230;
 
 QString text_of(const std::string& text) { return QString::fromStdString(text); }
 

@@ -19,7 +19,6 @@ PrecisionScreen::PrecisionScreen(Session& session, QWidget* parent) : LiveScreen
                                "or press left and right.")});
   strip_ = add_chart(tr("KL divergence where one layer alone has a format"));
   curve_ = add_chart(tr("Score and KL divergence of every size"));
-  strip_->setMinimumHeight(190);
   page_layout().addWidget(strip_, 2);
   page_layout().addWidget(curve_, 3);
   connect(strip_, &ChartView::cell_chosen, this, [this](int, int, int column) {

@@ -59,7 +59,7 @@ RowsScreen::RowsScreen(Session& session, QWidget* parent) : LiveScreen(session, 
   table_->setEditTriggers(QAbstractItemView::NoEditTriggers);
   table_->setSelectionBehavior(QAbstractItemView::SelectRows);
   table_->verticalHeader()->hide();
-  table_->setMinimumWidth(220);
+  table_->setMinimumSize(220, 180);
   page_layout().addWidget(split(
       Qt::Horizontal, {{split(Qt::Vertical, {{lines_view_, 3}, {heatmap_, 2}}), 3}, {table_, 1}}));
   lines_view_->set_brushing(true);
