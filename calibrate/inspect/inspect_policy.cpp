@@ -223,9 +223,13 @@ void print_document(const Document& document) {
                       ", of which not all is known here");
 }
 
-/// Whether it begins as a policy as text does, and is no file.
+/// Whether it begins as a policy as text does, or has settings as only such texts have them, and is
+/// no file.
 bool is_policy_text(const std::string& path) try {
   if (path.ends_with(".json") || std::filesystem::exists(path)) return false;
+  if (const auto settings = path.find(':');
+      settings != path.npos && path.find('=', settings) != path.npos)
+    return true;
   parse_policy(path.substr(0, path.find_first_of(":+")));
   return true;
 } catch (const Error&) {

@@ -50,8 +50,14 @@ class Budgets(Planner):
         part, shape = self.part, self.shape
         if part.budgets is not None:
             return [[min(budget, positions) for budget in row] for row in part.budgets]
-        counts = self.shared_budgets(torch.cat([self.scores_of_heads(layer) for layer in range(shape.layers)]), base)
-        return [counts[i : i + shape.kv_heads] for i in range(0, len(counts), shape.kv_heads)]
+        budgets = [[0] * shape.kv_heads for _ in range(shape.layers)]
+        sharing = [(layer, head) for layer in range(shape.layers) for head in range(shape.kv_heads) if not self.trimmed_of(layer)[head]]
+        if sharing:
+            scores = torch.cat([self.scores_of_heads(layer) for layer in range(shape.layers)])
+            shares = self.shared_budgets(scores[[layer * shape.kv_heads + head for layer, head in sharing]], base)
+            for (layer, head), share in zip(sharing, shares):
+                budgets[layer][head] = share
+        return budgets
 
     def shared_budgets(self, scores: torch.Tensor, base: int) -> list[int]:
         """Of KV heads that share `base` tokens each in the mean, by their scores [heads, positions]."""
@@ -68,7 +74,7 @@ class Budgets(Planner):
             return None
         scores, budget = self.scores_of_heads(layer), self.budgets[layer]
         if self.part.name == "adakv":
-            sharing = [head for head, trimmed in enumerate(self.trimmed_heads) if not trimmed]
+            sharing = [head for head, trimmed in enumerate(self.trimmed_of(layer)) if not trimmed]
             shares = dict(zip(sharing, self.shared_budgets(scores[sharing], budget)))
             budget = [shares.get(head, 0) for head in range(len(scores))]
         if isinstance(budget, int):

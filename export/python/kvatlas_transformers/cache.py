@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import torch
 from transformers import Cache
-from transformers.cache_utils import CacheLayerMixin
 
 from . import attention, selection
 from .band import Band
+from .cache_layer import CacheLayer
 from .errors import PolicyError
+from .kvzip import KvZip, Reader
 from .parts import ModelShape, Part
 from .plan import Plan
 from .planner import Seen
@@ -18,56 +19,20 @@ from .precision import Formats, stored
 from .rows import GROUP, Rows
 
 
-class _Layer(CacheLayerMixin):
-    """Answers what transformers asks of a layer. The keys and values themselves are in PolicyCache.bands."""
-
-    def __init__(self, cache: "PolicyCache"):
-        super().__init__()
-        self.cache = cache
-
-    @property
-    def is_initialized(self) -> bool:
-        return self.cache.seen > 0
-
-    @is_initialized.setter
-    def is_initialized(self, value: bool) -> None:
-        pass  # the base class sets it
-
-    def lazy_initialization(self, *args) -> None:
-        raise PolicyError("a kvatlas cache cannot be set up before it sees keys")
-
-    def update(self, *args, **kwargs):
-        raise PolicyError("a kvatlas cache is updated as a whole")
-
-    def get_seq_length(self, *args) -> int:
-        return self.cache.seen
-
-    def get_mask_sizes(self, query) -> tuple[int, int]:
-        # Before transformers 5.3 the argument is the positions, later their number.
-        length = query if isinstance(query, int) else query.shape[0]
-        return self.cache.seen + length, 0
-
-    def get_max_length(self) -> int:
-        return -1
-
-    get_max_cache_shape = get_max_length  # what it was called before transformers 5.3
-
-    def reset(self) -> None:
-        self.cache.reset()
-
-
 class PolicyCache(Cache):
     """A cache for one sequence. The first forward pass is the prompt, which sees itself in full; it is then cut as the
     policy says. What follows is appended and kept, save where the policy says otherwise. Cuts happen at the end of a
     forward pass."""
 
-    def __init__(self, shape: ModelShape, parts: list[Part], kv_bits: int, kv_residual: int, rotary=None):
-        super().__init__(layers=[_Layer(self) for _ in range(shape.layers)])
-        self.shape, self.parts, self.kv_residual, self.rotary = shape, parts, kv_residual, rotary
+    def __init__(self, shape: ModelShape, parts: list[Part], kv_bits: int, kv_residual: int, rotary=None, reader: Reader | None = None):
+        super().__init__(layers=[CacheLayer(self) for _ in range(shape.layers)])
+        self.shape, self.parts, self.kv_residual, self.rotary, self.reader = shape, parts, kv_residual, rotary, reader
         self.formats = Formats(shape, parts, kv_bits)
         self.reset()
         if self.plan.delay and self.formats.rounds_prompt:
             raise PolicyError("precision: a policy that decides while decoding cannot change how the prompt is read")
+        if isinstance(self.plan.selects, KvZip) and self.formats.rounds_prompt:
+            raise PolicyError("kvzip: a prompt that attends to what is rounded is repeated by 'kvatlas evaluate' alone")
 
     # What a user asks.
 
@@ -259,6 +224,8 @@ class PolicyCache(Cache):
     def _end_pass(self, tokens: int) -> None:
         was_prompt = self.seen == 0
         self.seen += tokens
+        if was_prompt and isinstance(self.plan.selects, KvZip):
+            self.plan.selects.repeat(self.reader, [whole for (whole,) in self.bands])
         if not self.is_cut:
             if was_prompt and self.plan.delay:
                 return

@@ -97,15 +97,11 @@ SETTINGS["heads"] = SETTINGS["streaming"]
 KINDS = {
     "trims layers": ("simlayerkv", "heads", "pyramid-layers", "random-layers"),
     "selects tokens": ("dynamickv", "headkv", "lagkv", "streaming", "window", "snapkv", "pyramidkv", "adakv", "chunkkv", "criticalkv", "h2o",
-                       "tova", "keydiff", "expected-attention"),
+                       "tova", "keydiff", "expected-attention", "kvzip"),
     "shares keys": ("pod",),
     "stores numbers in fewer bits": ("precision",),
 }
-_RUN = {name for names in KINDS.values() for name in names}
 NOT_RUN = {
-    name: "'kvatlas evaluate' makes its selections, and this package does not"
-    for name in SETTINGS.keys() - _RUN - {"local", "l2"}
-} | {
     "decoding": "'kvatlas evaluate' chooses its tokens anew while generating, and this package does not",
     "minicache": "merged layers would have to be stored as directions and norms",
     "share-values": "the shared values would have to be stored as their lengths",

@@ -11,6 +11,7 @@ from .best_scored import ChunkKv, CriticalKv, KeyDiff, Scored, Tova
 from .budgets import Budgets
 from .expected_attention import ExpectedAttention
 from .h2o import H2o
+from .kvzip import KvZip
 from .lagkv import LagKv
 from .layer_baseline import LayerBaseline
 from .parts import KINDS, ModelShape, Part
@@ -38,6 +39,7 @@ PLANNERS = {
     "tova": Tova,
     "keydiff": KeyDiff,
     "h2o": H2o,
+    "kvzip": KvZip,
     "lagkv": LagKv,
     "pod": Pod,
     "precision": Planner,  # it cuts nothing
@@ -53,6 +55,8 @@ class Plan:
         self.trims, self.selects, self.pod, _ = (planners.get(kind) for kind in KINDS)
         self.lag = self.selects if isinstance(self.selects, LagKv) else None
         self.planners = list(planners.values())
+        for planner in self.planners:
+            planner.trimmed_of = self.trimmed
         self.rows = max((planner.rows for planner in self.planners), default=0)
         self.columns = any(planner.columns for planner in self.planners)
         self.delay = any(planner.delay for planner in self.planners)
@@ -87,7 +91,6 @@ class Plan:
         length, trimmed = len(band.keys), self.trimmed(layer)
         chosen = None
         if self.selects and not all(trimmed):
-            self.selects.trimmed_heads = trimmed
             chosen = self.selects.selected(layer, band)
         window = selection.proximal(length, *self.trims.part.keep) if any(trimmed) else None
         everything = torch.arange(length)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +33,7 @@ class Planner:
     rows = 0  # how many of the last attention rows of every layer it must see
     columns = False  # whether it must see the sums of all attention columns
     delay = False  # whether it decides by the first token behind the prompt
-    trimmed_heads: list[bool] = []  # of the layer that is cut: which KV heads another part trims
+    trimmed_of: Callable[[int], list[bool]]  # of a layer, when layers are cut: which KV heads some part trims
     is_local = True  # whether it can cut a layer before the next one is prefilled
 
     def __init__(self, part: Part, shape: ModelShape):

@@ -42,20 +42,22 @@ class Policy:
         names = [part.name for part in self.parts] + ([f"kv{self.kv_bits}"] if self.kv_bits != 16 else [])
         return f"<kvatlas policy {'+'.join(names) or 'full'} for {self.shape.name or 'a model'}>"
 
-    def cache(self, model):
+    def cache(self, model, tokenizer=None, prompt=None):
         """A cache of this policy for `model`, to be passed as past_key_values. It is for one sequence (batch 1,
         unpadded). Switches the model to the attention function "kvatlas", which does what "sdpa" does where the
-        cache is another."""
+        cache is another. KVzip, which asks the model to repeat the prompt, needs the tokenizer and the prompt's tokens."""
         from .attention import NAME
         from .cache import PolicyCache
+        from .kvzip import Reader
 
         self._check(model)
         model.set_attn_implementation(NAME)
         config = model.config.get_text_config()
         if config._attn_implementation != NAME:
             raise PolicyError(f"{type(model).__name__} does not let its attention function be set")
-        rotary = getattr(model.get_decoder(), "rotary_emb", None)
-        return PolicyCache(self.shape, self.parts, self.kv_bits, self.kv_residual, rotary)
+        decoder = model.get_decoder()
+        reader = Reader(decoder, tokenizer, None if prompt is None else torch.as_tensor(prompt).flatten().tolist())
+        return PolicyCache(self.shape, self.parts, self.kv_bits, self.kv_residual, getattr(decoder, "rotary_emb", None), reader)
 
     def _check(self, model) -> None:
         """Raises PolicyError for a model that the policy is not for."""

@@ -13,15 +13,15 @@ def capped(scores: torch.Tensor, softcap: float | None) -> torch.Tensor:
     return softcap * torch.tanh(scores / softcap) if softcap else scores
 
 
-def last_rows(query, keys, first: int, scaling: float, softcap, window, sinks=None) -> torch.Tensor:
+def last_rows(query, keys, first: int, scaling: float, softcap, window, sinks=None, places=None) -> torch.Tensor:
     """The attention rows of some queries, [heads, rows, tokens] in float32. The queries [heads, rows, channels] are at
-    the positions from `first` on, the keys [KV heads, tokens, channels] at the positions from 0 on. `sinks` [heads]
-    stand in each row's softmax like the score of one token more."""
+    the positions from `first` on, the keys [KV heads, tokens, channels] at `places` [tokens], or from 0 on. `sinks`
+    [heads] stand in each row's softmax like the score of one token more."""
     heads, count, channels = query.shape
     grouped = query.float().reshape(keys.shape[0], -1, channels)
     scores = capped((grouped @ keys.float().transpose(1, 2)).view(heads, count, -1) * scaling, softcap)
     row = torch.arange(first, first + count, device=query.device)[:, None]
-    key = torch.arange(keys.shape[1], device=query.device)[None, :]
+    key = (torch.arange(keys.shape[1], device=query.device) if places is None else places)[None, :]
     hidden = key > row
     if window:
         hidden |= key <= row - window
@@ -40,6 +40,20 @@ def column_sums(query, keys, scaling: float, softcap, window) -> torch.Tensor:
     for first in range(0, tokens, 256):
         sums += last_rows(query[:, first : first + 256], keys, first, scaling, softcap, window).sum(1, dtype=precise)
     return sums.view(keys.shape[0], -1, tokens).mean(1).float()
+
+
+def greatest_attention(query, keys, prompt: int, part: range, sink: int, scaling: float, softcap, window) -> torch.Tensor:
+    """The greatest attention on each token of a part of the prompt, [KV heads, tokens of the part], of any query
+    [heads, rows, channels] of what is read behind the `prompt` tokens. Beside the part the queries see the first `sink`
+    tokens and what is read, of all keys [KV heads, tokens, channels]."""
+    places = torch.cat([torch.arange(sink), torch.arange(part.start, part.stop), torch.arange(prompt, keys.shape[1])]).to(keys.device)
+    seen = keys[:, places]
+    greatest = torch.zeros(keys.shape[0], len(part), device=keys.device)
+    for first in range(0, query.shape[1], 256):
+        rows = last_rows(query[:, first : first + 256], seen, prompt + first, scaling, softcap, window, places=places)
+        on_part = rows[..., sink : sink + len(part)].amax(1).view(keys.shape[0], -1, len(part))
+        greatest = torch.maximum(greatest, on_part.amax(1))
+    return greatest
 
 
 def largest(scores: torch.Tensor, count: int) -> torch.Tensor:

@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 import torch  # noqa: E402
 import transformers  # noqa: E402
-from transformers import AttentionInterface, AutoModelForCausalLM  # noqa: E402
+from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
 import kvatlas_transformers  # noqa: E402
 from kvatlas_transformers import attention  # noqa: E402
@@ -33,13 +33,23 @@ def golden(name: str) -> pathlib.Path:
     return pathlib.Path(__file__).resolve().parents[3] / "tests/golden/data" / name
 
 
+def demo_files() -> tuple[str | pathlib.Path, dict]:
+    """KVATLAS_MODEL_DIR, as ./dev interop converts it, or else the GGUF that ./dev setup leaves."""
+    if "KVATLAS_MODEL_DIR" in os.environ:
+        return os.environ["KVATLAS_MODEL_DIR"], {}
+    return pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "kvatlas", {"gguf_file": MODEL}
+
+
 @functools.cache
 def demo_model():
-    """From KVATLAS_MODEL_DIR, as ./dev interop converts it, or else from the GGUF that ./dev setup leaves."""
-    if "KVATLAS_MODEL_DIR" in os.environ:
-        return AutoModelForCausalLM.from_pretrained(os.environ["KVATLAS_MODEL_DIR"], dtype=torch.float32).eval()
-    folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "kvatlas"
-    return AutoModelForCausalLM.from_pretrained(folder, gguf_file=MODEL, dtype=torch.float32).eval()
+    folder, how = demo_files()
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **how).eval()
+
+
+@functools.cache
+def demo_tokenizer():
+    folder, how = demo_files()
+    return AutoTokenizer.from_pretrained(folder, **how)
 
 
 def document(shape: dict, sections: dict) -> dict:
@@ -51,7 +61,7 @@ class Prefill:
     without the model being run on it again. What a cache does with it is what it does in `generate`."""
 
     def __init__(self, model, tokens: list[int]):
-        self.model, self.calls = model, []
+        self.model, self.tokens, self.calls = model, tokens, []
 
         def record(module, query, key, value, mask, **kwargs):
             self.calls.append((module, query, key, value, mask, kwargs))
@@ -62,9 +72,17 @@ class Prefill:
         with torch.no_grad():
             self.logits = model(torch.tensor([tokens]), use_cache=False, logits_to_keep=1).logits[0, -1]
 
+    def cache(self, sections: dict):
+        return load(sections).cache(self.model, demo_tokenizer(), self.tokens)
+
     def into(self, cache) -> None:
         """What attention gives is known already, so it is not computed again."""
-        with torch.no_grad(), unittest.mock.patch.object(attention, "usual_attention", lambda *a, **k: (None, None)):
+        usual = attention.usual_attention
+
+        def known(module, query, *given, **how):
+            return (None, None) if any(query is call[1] for call in self.calls) else usual(module, query, *given, **how)
+
+        with torch.no_grad(), unittest.mock.patch.object(attention, "usual_attention", known):
             for layer, (module, query, key, value, mask, kwargs) in enumerate(self.calls):
                 key, value = cache.update(key.clone(), value, layer)
                 attention.attention(module, query, key, value, mask, **kwargs)

@@ -127,7 +127,7 @@ class Document(unittest.TestCase):
         self.refused(document(precision={"settings": {"keys": "fp4"}}), "precision.settings.keys: found 'fp4'")
 
     def test_says_which_baselines_it_does_not_run(self):
-        for name in ("minicache", "share-values", "quest", "vertical-slash", "kvzip", "decoding"):
+        for name in ("minicache", "share-values", "quest", "vertical-slash", "decoding"):
             self.refused(document(baseline={"name": name, "settings": {}}), f"{name!r} cannot be run by this package")
         for name in ("lagkv", ["snapkv"], {"snapkv": 1}, 7, None):
             self.refused(document(baseline={"name": name, "settings": {}}), "expected a baseline's name")

@@ -87,6 +87,10 @@ def documents(lowest: list[list[int]]) -> dict[str, dict]:
         "ChunkKV of chunks that fit badly": baseline("chunkkv", budget=150, chunk=17, pooling="max"),
         "CriticalKV": baseline("criticalkv", budget=128),
         "ExpectedAttention": baseline("expected-attention", budget=128),
+        "KVzip": baseline("kvzip", budget=128),
+        "KVzip by layer, in parts": baseline("kvzip", budget=96, sink=2, chunk=150, layerwise=True),
+        "lazy heads, KVzip": {"simlayerkv": LAZY_HEADS, **baseline("kvzip", budget=96), "compose": ["simlayerkv", "baseline"]},
+        "lazy heads, HeadKV": {"simlayerkv": LAZY_HEADS, "headkv": {"settings": {"budget": 128}}, "compose": ["simlayerkv", "headkv"]},
         "lazy heads, CriticalKV": {"simlayerkv": LAZY_HEADS, **baseline("criticalkv", budget=96, share=0.25), "compose": ["simlayerkv", "baseline"]},
         "AdaKV": baseline("adakv", budget=128),
         "AdaKV without a safeguard": baseline("adakv", budget=96, safeguard=0.0, pooling="max"),
@@ -135,6 +139,15 @@ def chaotic_documents(lowest: list[list[int]]) -> dict[str, dict]:
     }
 
 
+def held_before(end: int, cache) -> list[list[list[int]]]:
+    return [[[position for position in head if position < end] for head in layer] for layer in cache.kept()]
+
+
+def positions(ranges: list) -> list[list[list[int]]]:
+    """Of ranges [begin, end] by layer and KV head."""
+    return [[[position for begin, end in head for position in range(begin, end)] for head in layer] for layer in ranges]
+
+
 @unittest.skipUnless({"KVATLAS", "KVATLAS_MODEL"} <= set(os.environ), "no program to compare with")
 class Program(unittest.TestCase):
     def evaluate(self, tokens: list[int], given: list[dict]) -> list[dict]:
@@ -144,7 +157,7 @@ class Program(unittest.TestCase):
             prompts.write_text(json.dumps({"id": "p", "tokens": tokens}) + "\n")
             words = [os.environ["KVATLAS"], "evaluate", "--model", os.environ["KVATLAS_MODEL"], "--prompts", prompts]
             words += ["--new", str(NEW), "--ignore-eos", "--json", "--generations", "--time-steps", "0"]
-            words += ["--no-comparison"]
+            words += ["--no-comparison", "--positions"]
             for number, sections in enumerate(given):
                 path = folder / f"{number}.json"
                 path.write_text(json.dumps(document(SHAPE, sections)))
@@ -161,7 +174,7 @@ class Program(unittest.TestCase):
         prefill = Prefill(model, entry["tokens"])
         for (name, sections), line in zip(given.items(), self.evaluate(entry["tokens"], list(given.values()))):
             with self.subTest(name):
-                cache = load(sections).cache(model)
+                cache = prefill.cache(sections)
                 self.assertEqual(prefill.decode(cache, NEW), line["tokens"])
                 self.assertEqual(cache.decided().get("lowest_layer"), line.get("lowest_layer"))
                 self.assertEqual(cache.decided().get("budgets", line.get("budgets")), line.get("budgets"))
@@ -170,6 +183,8 @@ class Program(unittest.TestCase):
                 if "pod" not in sections.get("compose", []):
                     self.assertEqual(cache.lengths(), line["cache_lengths"])
                     self.check_bytes(prefill, sections, line)
+                    if "lagkv" not in sections:  # which goes on cutting
+                        self.assertEqual(held_before(line["cut_after"], cache), positions(line["positions"]))
 
     def test_both_part_at_near_ties_alone(self):
         """Factors of 1 + 1e-6 on the keys and values, before they are rounded, move logits by up to 0.8 here."""
@@ -191,7 +206,7 @@ class Program(unittest.TestCase):
 
     def check_bytes(self, prefill: Prefill, sections: dict, line: dict) -> None:
         """After the cut. The program counts what is not rounded at 16 bits a value, and groups of 32 as whole ones."""
-        cache = load(sections).cache(prefill.model)
+        cache = prefill.cache(sections)
         prefill.into(cache)
         if cache.plan.delay:
             with torch.no_grad():

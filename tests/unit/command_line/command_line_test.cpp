@@ -180,6 +180,7 @@ TEST_F(CommandLine, InspectCountsACacheInARuntimesPages) {
               HasSubstr("--model is for a policy"));
   EXPECT_THAT(refusal(3, {"inspect", "absent.json", "--context", "300", "--model", model()}),
               HasSubstr("there is no file or folder 'absent.json'"));
+  EXPECT_THAT(refusal(2, {"inspect", "snapk:budget=64"}), HasSubstr("did you mean snapkv?"));
 }
 
 TEST_F(CommandLine, PoolsOfUnlikeLayersAreNotCounted) {

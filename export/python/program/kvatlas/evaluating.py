@@ -138,7 +138,7 @@ class _Runs:
 
     def answer(self, prompt: Prompt, most: int) -> None:
         """Of the prompt, which is read once for all that cut what was read."""
-        caches = {name: policy.cache(self.model) for name, policy in self.policies.items()}
+        caches = {name: policy.cache(self.model, self.tokenizer, prompt.tokens) for name, policy in self.policies.items()}
         alone = {name for name, cache in caches.items() if cache.formats.rounds_prompt}
         caches["full"].read_with([cache for name, cache in caches.items() if name != "full" and name not in alone])
         read = self.forward(prompt.tokens, caches["full"])
@@ -146,22 +146,22 @@ class _Runs:
         for name, cache in caches.items():
             logits = self.forward(prompt.tokens, cache) if name in alone else read
             tokens, held = self.decoded(cache, logits, most)
-            self.shares[name].append(held / whole)
+            self.shares[name].append(held / whole * len(prompt.tokens))
             line = {key: getattr(prompt, key) for key in _OF_ANSWER if getattr(prompt, key)}
             line |= {"generated": self.tokenizer.decode(tokens, skip_special_tokens=True)}
             with open(self.folder / f"{list(caches).index(name)}.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
 
-    def decoded(self, cache: Any, logits: torch.Tensor, most: int) -> tuple[list[int], int]:
-        """The greedy answer, and the bytes that the cache took once it was cut."""
+    def decoded(self, cache: Any, logits: torch.Tensor, most: int) -> tuple[list[int], float]:
+        """The greedy answer, and the bytes that the cache took once it was cut, of each token seen until then."""
         tokens: list[int] = []
-        held = cache.bytes()
+        held = cache.bytes() / cache.get_seq_length()
         while len(tokens) < most and (token := int(logits.argmax())) not in self.ends:
             tokens.append(token)
             if len(tokens) < most:
                 was_cut = cache.is_cut
                 logits = self.forward([token], cache)
-                held = held if was_cut else cache.bytes()
+                held = held if was_cut else cache.bytes() / cache.get_seq_length()
         return tokens, held
 
     def judged(self, max_loss: float) -> Answer:

@@ -120,11 +120,11 @@ class Policy:
     def _repr_html_(self) -> str:
         return table_html(self.rows(), f"policies of {self.model.name}")
 
-    def cache(self, model, section: str | None = None, task: str | None = None):
+    def cache(self, model, section: str | None = None, task: str | None = None, *, tokenizer: Any = None, prompt: Any = None):
         """A cache of this policy for a Hugging Face model, as kvatlas_transformers makes it (kvatlas[transformers])."""
         import kvatlas_transformers
 
-        return kvatlas_transformers.load(self.document, section, task).cache(model)
+        return kvatlas_transformers.load(self.document, section, task).cache(model, tokenizer, prompt)
 
 
 def _count(values: np.ndarray) -> Any:
