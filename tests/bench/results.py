@@ -323,7 +323,7 @@ def budgets_table(folder):
 FIRST = {
     "full+kv4": "`kvatlas_transformers`, as `precision:keys=int4,values=int4`",
     LAZY: "vLLM, with the same layers for all prompts; kvpress; `kvatlas_transformers`",
-    selected("kvzip", 256): "kvpress",
+    selected("kvzip", 256): "kvpress, `kvatlas_transformers`",
     selected("chunkkv", 256): "vLLM, kvpress",
     selected("snapkv", 256): "vLLM",
     selected("streaming", 256): "vLLM, kvpress, `kvatlas_transformers`",
