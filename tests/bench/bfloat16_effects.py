@@ -36,8 +36,10 @@ def made(path, arguments):
 def statistics_differ(single, half):
     """(name, the largest value, the median and the largest difference) of every statistic of two profiles."""
     with h5py.File(single) as first, h5py.File(half) as second:
-        for name, values in sorted(first["statistics"].items()):
-            values, others = (numpy.asarray(side, numpy.float64) for side in (values, second["statistics"][name]))
+        names = []
+        first["statistics"].visititems(lambda name, found: names.append(name) if isinstance(found, h5py.Dataset) else None)
+        for name in sorted(names):
+            values, others = (numpy.asarray(file["statistics"][name], numpy.float64) for file in (first, second))
             seen = numpy.isfinite(values) & numpy.isfinite(others)
             if seen.any():
                 differences = abs(values[seen] - others[seen])
@@ -59,7 +61,8 @@ def changed_by_chance(up, down):
 def compare(single, half):
     """The row of one policy, whose lines stand at the same place in both lists."""
     pairs = list(zip(single, half))
-    lazy = [a != b for first, second in pairs for a, b in zip(first.get("lazy", []), second.get("lazy", []))]
+    lazy = [len(set(first["lazy"]) ^ set(second["lazy"])) for first, second in pairs if "lazy" in first]
+    layers = sum(len(first["kept"]) for first, _ in pairs)
     budgets = [abs(a - b) for first, second in pairs for a, b in zip(first.get("budgets", []), second.get("budgets", []))]
     kept = [(tokens_kept(first["positions"]), tokens_kept(second["positions"])) for first, second in pairs if "positions" in first]
     other, of = sum(len(a - b) for a, b in kept), sum(len(a) for a, _ in kept)
@@ -67,7 +70,7 @@ def compare(single, half):
     down = sum(second["score"] < first["score"] for first, second in pairs)
     same = sum(first["tokens"] == second["tokens"] for first, second in pairs)
     scores = [sum(line["score"] for line in lines) / len(lines) for lines in (single, half)]
-    return [f"{sum(lazy)} of {len(lazy)}" if lazy else "-", f"{max(budgets)}" if budgets else "-",
+    return [f"{sum(lazy)} of {layers}" if lazy else "-", f"{max(budgets)}" if budgets else "-",
             f"{100 * other / of:.2f} %" if of else "-", f"{same} of {len(pairs)}", f"{scores[0]:.3f}, {scores[1]:.3f}", f"{up} up, {down} down",
             "yes" if changed_by_chance(up, down) < 0.05 else "no"]
 
