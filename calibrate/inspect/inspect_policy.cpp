@@ -302,21 +302,20 @@ BytesQuestion settled(const InspectOptions& o, const Document& document,
 }
 
 void inspect_policy(const std::string& path, const InspectOptions& o) {
-  std::optional<model::CacheCard> header;
-  if (is_policy_text(path)) {
-    if (o.as_json && o.model.empty() && o.context == 0) {
-      // The document is any model's: one that a document can have stands there and goes again.
-      ModelInfo any;
-      any.layers = any.heads = any.kv_heads = any.head_dim = 1;
-      auto document = parse_json(document_text(document_of(parse_policy(path), any)));
-      document.erase("model");
-      std::cout << canonical_json(document);
-      return;
-    }
-    header = header_for(path, o);
+  std::optional<Policy> policy;
+  if (is_policy_text(path)) policy = parse_policy(path);
+  if (policy && o.as_json && o.model.empty() && o.context == 0) {
+    // The document is any model's: one that a document can have stands there and goes again.
+    ModelInfo any;
+    any.layers = any.heads = any.kv_heads = any.head_dim = 1;
+    auto document = parse_json(document_text(document_of(*policy, any)));
+    document.erase("model");
+    std::cout << canonical_json(document);
+    return;
   }
-  const Document document =
-      header ? document_of(parse_policy(path), model_of(*header)) : read_document(path);
+  std::optional<model::CacheCard> header;
+  if (policy) header = header_for(path, o);
+  const Document document = policy ? document_of(*policy, model_of(*header)) : read_document(path);
   if (o.context == 0) {
     if (o.as_json)
       std::cout << document_text(document);
