@@ -110,11 +110,12 @@ def least_memory(scene: Scene, words: list, low: int, high: int, step: int) -> i
 
 
 def out_of_memory(scene: Scene, job: Job, count: int) -> Row:
-    """Address space from what the program needs to start up to what the run needs (ulimit -v)."""
+    """Address space from what the command needs to start up to what the run needs (ulimit -v)."""
     row = Row("out of memory (ulimit -v)", job.name)
     mib = 1 << 20
-    start = least_memory(scene, ["--version"], 0, 8 << 30, 16 * mib)
-    whole = least_memory(scene, scene.start_of(job), start, 8 << 30, 16 * mib)
+    words = scene.start_of(job)
+    start = least_memory(scene, [words[0], "--help"], 0, 8 << 30, 16 * mib)
+    whole = least_memory(scene, words, start, 8 << 30, 16 * mib)
     for _ in range(count):
         limit = scene.random.randint(start, whole)
         name = f"{limit // mib} MiB, of {start // mib} to start and {whole // mib} to finish"
