@@ -48,7 +48,8 @@ inline std::uint32_t pair_at(const Bf16* at) {
   return bits;
 }
 
-/// A weight as the nearest bfloat16; halves go up, for a weight is never NaN.
+/// As store(), in half of its steps: halves go up, and a NaN with all of its low bits set would not
+/// stay one, but no exponential makes such.
 HWY_INLINE void store_weight(hn::Vec<Lanes> weight, Bf16* HWY_RESTRICT p) {
   const hn::RebindToUnsigned<Lanes> du32;
   const hn::RebindToSigned<Lanes> di32;
@@ -169,14 +170,15 @@ class PairTask {
     std::fill(scores + high, scores + end, -std::numeric_limits<float>::infinity());
     float& top = top_[static_cast<std::size_t>(row)];
     float& total = total_[static_cast<std::size_t>(row)];
-    const float scale = io_.soft_cap > 0 ? 1.0f : io_.scale;
+    const float factor = io_.soft_cap > 0 ? 1.0f : io_.scale;
+    const auto scale = hn::Set(d, factor);
     auto largest = hn::Set(d, top);
     for (std::int64_t c = begin; c < end; c += kLanes)
-      largest = hn::Max(largest, hn::Mul(hn::Load(d, scores + c), hn::Set(d, scale)));
+      largest = hn::Max(largest, hn::Mul(hn::Load(d, scores + c), scale));
     const float before = top;
     top = hn::GetLane(hn::MaxOfLanes(d, largest));
     constexpr float kLog2E = 1.4426950408889634f;
-    const auto by_log2e = hn::Set(d, scale * kLog2E), most = hn::Set(d, top * kLog2E);
+    const auto by_log2e = hn::Set(d, factor * kLog2E), most = hn::Set(d, top * kLog2E);
     auto sum = hn::Zero(d);
     std::fill_n(weights, begin, Bf16{});
     for (std::int64_t c = begin; c < end; c += kLanes) {

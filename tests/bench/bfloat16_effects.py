@@ -21,18 +21,6 @@ POLICIES = ("simlayerkv:threshold=0.9,recent=256", "pod:delta=0.5,recent=240", "
             "snapkv:budget=256", "chunkkv:budget=256", "kvzip:budget=256", "tova:budget=256", "h2o:budget=256", "full+kv4")
 
 
-def made(path, arguments):
-    """The file, which these arguments write if it is not there. Where none of them names it, it is what they print."""
-    if path.exists():
-        return path
-    partial = path.with_suffix(".partial")
-    with partial.open("w") as printed:
-        subprocess.run(list(map(str, arguments)), check=True, stdout=printed)
-    if not path.exists():
-        partial.rename(path)
-    return path
-
-
 def statistics_differ(single, half):
     """(name, the largest value, the median and the largest difference) of every statistic of two profiles."""
     with h5py.File(single) as first, h5py.File(half) as second:
@@ -84,11 +72,14 @@ def main():
     profiles, answers = [], []
     for dtype in TYPES:
         model = ("--model", given.model, "--dtype", dtype, *TASKS, "--seed", "5000")
-        path = given.folder / f"{dtype}.h5"
-        profiles.append(made(path, [given.kvatlas, "profile", *model, "--seeds", "5", "--new", "8", "--capture", "lazy,js,scores", "-o", path]))
-        lines = made(given.folder / f"{dtype}.jsonl", [given.kvatlas, "evaluate", *model, "--seeds", "30", "--policy", POLICIES[0],
-                                                      "--against", ",".join(POLICIES[1:]), "--generations", "--positions"])
-        answers.append([json.loads(line) for line in lines.read_text().splitlines()])
+        profile, generated = given.folder / f"{dtype}.h5", given.folder / f"{dtype}.jsonl"
+        if not profile.exists():
+            subprocess.run([given.kvatlas, "profile", *model, "--seeds", "5", "--new", "8", "--capture", "lazy,js,scores", "-o", profile], check=True)
+        if not generated.exists():
+            words = ["--seeds", "30", "--policy", POLICIES[0], "--against", ",".join(POLICIES[1:]), "--generations", "--positions"]
+            generated.write_bytes(subprocess.run([given.kvatlas, "evaluate", *model, *words], check=True, stdout=subprocess.PIPE).stdout)
+        profiles.append(profile)
+        answers.append([json.loads(line) for line in generated.read_text().splitlines()])
 
     print("| statistic | largest value | median difference | largest difference |\n|---|---|---|---|")
     for name, largest, median, difference in statistics_differ(*profiles):

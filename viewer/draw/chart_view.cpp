@@ -17,7 +17,7 @@
 namespace kvatlas::viewer {
 
 namespace {
-constexpr int kLeastWidth = 280;
+constexpr int kLeastWidth = 280;  // with less, plots and the legend's names are hard to read
 }
 
 struct ChartView::State {
@@ -25,7 +25,7 @@ struct ChartView::State {
   Theme theme = make_theme(false, QGuiApplication::font());
   QImage cache;  // the drawing without hover, focus and brush
   bool stale = true;
-  int least_height = 140;
+  int least_height = 0;
 
   Part hovered, focused;
   QPoint hover_at{-1, -1};
@@ -43,6 +43,7 @@ ChartView::ChartView(QWidget* parent) : QWidget(parent), state_(std::make_unique
   setFocusPolicy(Qt::StrongFocus);
   setAttribute(Qt::WA_OpaquePaintEvent);
   state_->drawing.set({}, state_->theme, QRectF(rect()));
+  paint_anew();
 }
 
 ChartView::~ChartView() = default;
@@ -50,16 +51,15 @@ ChartView::~ChartView() = default;
 QSize ChartView::sizeHint() const { return {640, 400}; }
 QSize ChartView::minimumSizeHint() const { return {kLeastWidth, state_->least_height}; }
 
-void ChartView::find_least_height() {
-  const double height = state_->drawing.least_height(std::max(width(), kLeastWidth));
-  if (state_->least_height == static_cast<int>(height)) return;
-  state_->least_height = static_cast<int>(height);
-  updateGeometry();
-}
-
 const Chart& ChartView::chart() const { return state_->drawing.chart(); }
 
+/// To be called whenever the chart lies otherwise than before.
 void ChartView::paint_anew() {
+  const auto least = state_->drawing.least_height(std::max(width(), kLeastWidth));
+  if (const int height = static_cast<int>(std::ceil(least)); height != state_->least_height) {
+    state_->least_height = height;
+    updateGeometry();
+  }
   state_->stale = true;
   update();
 }
@@ -74,7 +74,6 @@ void ChartView::set_chart(Chart chart) {
   const bool keep = same_series(chart, this->chart());
   const bool retitled = chart.title != this->chart().title;
   state.drawing.set(std::move(chart), state.theme, QRectF(rect()));
-  find_least_height();
   paint_anew();
   if (!keep ||
       (state.focused.kind != Part::Kind::none && state.drawing.area_of(state.focused).isEmpty()))
@@ -88,7 +87,6 @@ void ChartView::set_chart(Chart chart) {
 void ChartView::set_theme(const Theme& theme) {
   state_->theme = theme;
   state_->drawing.set(Chart(chart()), theme, QRectF(rect()));
-  find_least_height();
   paint_anew();
 }
 
@@ -97,14 +95,12 @@ void ChartView::line_up(ChartView& one, ChartView& other) {
       joined(one.state_->drawing.own_frame(), other.state_->drawing.own_frame());
   for (ChartView* view : {&one, &other}) {
     view->state_->drawing.set_frame(both);
-    view->find_least_height();
     view->paint_anew();
   }
 }
 
 void ChartView::stand_alone() {
   state_->drawing.set_frame({});
-  find_least_height();
   paint_anew();
 }
 
@@ -139,7 +135,6 @@ QPoint ChartView::cell_place(int matrix, int row, int column) const {
 
 void ChartView::resizeEvent(QResizeEvent* /*event*/) {
   state_->drawing.place(QRectF(rect()));
-  find_least_height();
   paint_anew();
 }
 

@@ -73,7 +73,6 @@ class ChartView : public QWidget {
  private:
   struct State;
   void paint_anew();
-  void find_least_height();
   void set_hover(const QPoint& at);
   void move_focus(int columns, int rows);
   void move_cell(int columns, int rows);

@@ -36,25 +36,31 @@ class SplitParts : public QSplitter {
   }
 
  protected:
-  /// A part that needs another room is told on, which QSplitter does not do.
+  /// A part that comes, goes or needs another room is told on, which QSplitter does not do.
   bool event(QEvent* event) override {
-    if (event->type() == QEvent::LayoutRequest) updateGeometry();
+    if (event->type() == QEvent::LayoutRequest) {
+      arrange();
+      updateGeometry();
+    }
     return QSplitter::event(event);
   }
 
   void resizeEvent(QResizeEvent* event) override {
-    int needed = 0;
-    for (const QSize& size : least_sizes()) needed += size.width() + handleWidth();
-    const auto way = beside_ && width() >= needed ? Qt::Horizontal : Qt::Vertical;
-    if (way != orientation()) {
-      setOrientation(way);
-      setSizes(shares_);
-      updateGeometry();
-    }
+    arrange();
     QSplitter::resizeEvent(event);
   }
 
  private:
+  void arrange() {
+    int needed = 0;
+    for (const QSize& size : least_sizes()) needed += size.width() + handleWidth();
+    const auto way = beside_ && width() >= needed ? Qt::Horizontal : Qt::Vertical;
+    if (way == orientation()) return;
+    setOrientation(way);
+    setSizes(shares_);
+    updateGeometry();
+  }
+
   std::vector<QSize> least_sizes() const {
     std::vector<QSize> sizes;
     for (int i = 0; i < count(); ++i)
